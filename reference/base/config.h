@@ -1,0 +1,100 @@
+/* config.h - everything a run can be asked, declared once.
+ *
+ * From one table of options come: the run file's keys, --help, the README table,
+ * `shardmark list options`, what a suite may say, and the set.* echo in records.
+ * An unknown, repeated, ill-typed or out-of-range key is ERR_CONFIG naming file,
+ * line, key, value and the nearest valid ones.
+ */
+#ifndef BASE_CONFIG_H
+#define BASE_CONFIG_H
+
+#include "base/opt.h"
+#include "base/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum task { TASK_TRAIN, TASK_GEMM, TASK_COPY, TASK_COMM, TASK_PROBE };
+enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+enum lr_schedule { LR_CONSTANT, LR_COSINE };
+enum batch_policy { POLICY_PADDED, POLICY_CHUNKED };
+enum reduce_mode { REDUCE_FAST, REDUCE_ORDERED };
+enum reduce_each { REDUCE_STEP, REDUCE_MICROBATCH };
+enum dump { DUMP_NONE, DUMP_GRADIENTS, DUMP_ALL };
+
+enum { CONFIG_NAME = 128, CONFIG_PATH = 1024 };
+
+/* One case, one run.  Copied once, then const. */
+struct run_config {
+  char name[CONFIG_NAME];
+  int64_t task, device, threads, lazy_seed;
+  bool poison_end;
+
+  char model[CONFIG_NAME];
+  int64_t layers, heads, hidden, positions, vocab; /* 0: the model's own */
+  bool tied;
+  char frozen[CONFIG_NAME]; /* substring of parameter names that take no update      */
+  bool unused;              /* one more parameter that no forward touches             */
+  int64_t reused;           /* the last n blocks share the parameters of the first n  */
+
+  int64_t precision, weights_as; /* enum dtype: f32, f64 */
+  int64_t dp, tp, pp;
+  int64_t global_batch, micro_batch, sequence; /* sequences, sequences, tokens */
+  int64_t replicas;         /* serial only: one accumulator for each of n emulated ranks, added in rank order */
+  int64_t order_seed;       /* 0: micro-batches in order; else a permutation of each replica's            */
+  int64_t reduce, reduce_each;
+  int64_t bucket;           /* elements of one gradient bucket; 0: one bucket        */
+  bool overlap, synchronous;
+
+  int64_t steps, optimizer, lr_schedule, lr_warmup, lr_decay;
+  double lr, lr_min, beta1, beta2, eps, weight_decay, clip, dropout;
+  int64_t evaluate_each, evaluate_batches;
+
+  char corpus[CONFIG_PATH]; /* synthetic, or a directory of text files */
+  int64_t documents, policy, documents_each; /* of the synthetic corpus; per sequence */
+  int64_t seed;
+
+  int64_t dump, records_each;
+  bool trace_time;
+  bool communicate;         /* false: `comm: none`, same step without transfers; never for conformance */
+  double slow_percent;      /* planted: this rank's compute takes longer */
+  int64_t slow_rank;
+
+  char weights[CONFIG_PATH]; /* safetensors to start from; "" = initialise */
+  char batch_file[CONFIG_PATH]; /* safetensors with tokens, targets, positions, documents a step; "" = the corpus */
+  char fault[CONFIG_NAME];
+  double fault_strength;
+  int64_t fault_rank;
+  char out[CONFIG_PATH];    /* directory of records and tensors */
+
+  int64_t repeats, size;    /* tasks gemm, copy, comm */
+};
+
+extern const struct opt run_options[];
+extern const int run_options_count;
+
+/* Defaults; then a run file over them; then `key=value` over them; then the derived
+ * sizes (model's layers ..., replaced zeros) and every cross-check (divisibility, dp *
+ * tp * pp, tp and pp above 1 are ERR_UNAVAILABLE until they exist). */
+void config_default(struct run_config *c);
+enum err config_read(const char *path, struct run_config *c);
+enum err config_set(struct run_config *c, const char *key, const char *value);
+enum err config_finish(struct run_config *c);
+/* All keys with their values as YAML, so that config_read gives c back. */
+enum err config_write(const struct run_config *c, const char *path);
+
+/* The models by name: their sizes.  NULL: no such model (config_finish names the valid ones). */
+struct model_shape {
+  const char *name, *source;
+  int64_t layers, heads, hidden, positions, vocab;
+  double published_parameters; /* as its source prints it; 0: not printed */
+};
+extern const struct model_shape model_shapes[];
+extern const int model_shapes_count;
+const struct model_shape *model_shape_find(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,163 @@
+/* dev.h - one device of one rank: memory, streams, events.
+ *
+ * Three kinds pass dev_test.c:
+ *   cpu   a stream is a worker thread with a queue;
+ *   lazy  queues run as late as events allow, in a seeded order, on the thread
+ *         that synchronises; every declared range is checked with vector clocks;
+ *   cuda  streams and events of the CUDA runtime (its own issue).
+ *
+ * Work on one stream runs in the order it was given; two streams have no order
+ * but the one events give; the host is ordered after work only by dev_sync_*.
+ * One host thread calls all of this.  Units: bytes, milliseconds.  An error of
+ * queued work stops its stream and surfaces, with its text, at the next
+ * dev_sync_* that waits for it.
+ */
+#ifndef DEVICE_DEV_H
+#define DEVICE_DEV_H
+
+#include "base/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum dev_kind { DEV_CPU, DEV_LAZY, DEV_CUDA };
+
+struct dev_config {
+  enum dev_kind kind;
+  int index;          /* of the device on this host; 0 for cpu and lazy              */
+  int threads;        /* of the compute stream: set inside its own thread (OpenMP)   */
+  uint64_t lazy_seed; /* order of lazy's choices                                     */
+  bool poison_end;    /* dev_retire() fills what it retires with NaN                 */
+};
+
+struct dev;
+struct dev_stream;
+struct dev_event;
+
+/* Owner of *out: the caller, until dev_close().
+ * Fails: ERR_UNAVAILABLE if this build or machine has no such device; ERR_MEMORY. */
+enum err dev_open(const struct dev_config *config, struct dev **out);
+void dev_close(struct dev *d); /* waits for its streams; NULL is allowed */
+enum dev_kind dev_kind_of(const struct dev *d);
+
+/* --- memory ------------------------------------------------------------- */
+
+/* What a block is for: the rows of the memory suite. */
+enum dev_category { DEV_PARAMETERS, DEV_GRADIENTS, DEV_OPTIMIZER, DEV_ACTIVATIONS, DEV_COMMUNICATION, DEV_OTHER, DEV_CATEGORIES };
+const char *dev_category_name(enum dev_category c); /* "parameters", ... */
+
+/* One block of `bytes` (0 is allowed), aligned to 256, every byte 0xFF so that
+ * reading before writing shows as NaN.  `owner` is a literal for messages.
+ * Fails: ERR_MEMORY naming category, owner, bytes and the three largest owners. */
+enum err dev_alloc(struct dev *d, size_t bytes, enum dev_category category, const char *owner, void **out);
+void dev_free(struct dev *d, void *at); /* NULL is allowed; no queued work may still use it */
+
+/* The life of a range begins: filled with 0xFF on stream s.  It ends: the same,
+ * if the device was opened with poison_end; otherwise nothing.  Both count as
+ * writes in lazy's check. */
+enum err dev_begin(struct dev_stream *s, void *at, size_t bytes);
+enum err dev_retire(struct dev_stream *s, void *at, size_t bytes);
+
+struct dev_usage {
+  size_t now[DEV_CATEGORIES];     /* bytes held                                          */
+  size_t at_peak[DEV_CATEGORIES]; /* bytes held at the instant of the largest total       */
+  size_t peak;                    /* the largest total                                    */
+  int64_t allocations;            /* calls of dev_alloc so far: constant inside a step    */
+  double mean_bytes;              /* time-weighted since the last dev_usage_restart()     */
+};
+void dev_usage(const struct dev *d, struct dev_usage *out);
+void dev_usage_restart(struct dev *d); /* the mean starts again; peaks stay */
+
+/* --- streams and events -------------------------------------------------- */
+
+enum dev_role { DEV_COMPUTE, DEV_TRANSFER }; /* only a compute stream runs parallel regions */
+
+/* `name` is a literal; it stands in traces and in lazy's findings. */
+enum err dev_stream_open(struct dev *d, const char *name, enum dev_role role, struct dev_stream **out);
+void dev_stream_close(struct dev_stream *s); /* waits for its work; NULL is allowed */
+struct dev *dev_of(const struct dev_stream *s);
+
+enum err dev_event_create(struct dev *d, struct dev_event **out);
+void dev_event_destroy(struct dev_event *e);
+
+/* e happens when all that was given to s so far is done.  Recording again moves it. */
+enum err dev_record(struct dev_event *e, struct dev_stream *s);
+/* Work given to s after this starts only once e (as recorded last before this
+ * call) has happened.  Waiting for an event never recorded is ERR_ARG. */
+enum err dev_wait(struct dev_stream *s, struct dev_event *e);
+enum err dev_sync_event(struct dev_event *e);    /* the host waits */
+enum err dev_sync_stream(struct dev_stream *s);
+enum err dev_sync(struct dev *d);                /* all streams    */
+
+/* --- work ----------------------------------------------------------------- */
+
+/* Memory that work touches: `rows` runs of row_bytes, stride_bytes apart. */
+struct dev_range {
+  const void *at;
+  size_t row_bytes, stride_bytes;
+  int64_t rows;
+  bool write;
+};
+struct dev_range dev_reads(const struct tensor *t);
+struct dev_range dev_writes(const struct tensor *t); /* also for read-and-write */
+
+enum { DEV_ARGS_MAX = 768, DEV_RANGES_MAX = 16 };
+
+/* A kind of work.  Exactly one of `run` and `start`+`test` is set for the CPU.
+ * `args` is the stream's own copy and may be changed by start and test. */
+struct dev_kernel {
+  const char *name;
+  enum err (*run)(void *args);
+  enum err (*start)(void *args);             /* begins what must not block (MPI)    */
+  enum err (*test)(void *args, bool *done);  /* polled with back-off until done     */
+  enum err (*cuda)(void *cuda_stream, void *args); /* NULL in a build without CUDA  */
+};
+
+/* Give work to s.  args (args_bytes <= DEV_ARGS_MAX) is copied; ranges (n <=
+ * DEV_RANGES_MAX) are copied and are all that it reads and writes in memory.
+ * Fails: ERR_ARG; the stream's own error if it has stopped. */
+enum err dev_submit(struct dev_stream *s, const struct dev_kernel *kernel, const void *args, size_t args_bytes,
+                    const struct dev_range *ranges, int n);
+
+/* Host <-> device.  Host memory must stay until the stream is past it. */
+enum err dev_copy_in(struct dev_stream *s, void *device, const void *host, size_t bytes);
+enum err dev_copy_out(struct dev_stream *s, void *host, const void *device, size_t bytes);
+
+/* The host is about to touch memory that streams also touch: lazy checks that
+ * this is ordered after them.  On the other devices nothing. */
+enum err dev_host_touch(struct dev *d, const void *at, size_t bytes, bool write);
+
+/* lazy: pairs of unordered accesses found so far, as text ("'head.fwd' on compute
+ * writes ... unordered with 'allreduce' on comm reads ..."), "" if none.  A finding
+ * also makes the next dev_sync_* fail with ERR_DEVICE and this text. */
+const char *dev_findings(const struct dev *d);
+
+/* --- time ------------------------------------------------------------------ */
+
+/* What the host is doing when it gives work: every interval carries it. */
+enum dev_phase { DEV_PHASE_DATA, DEV_PHASE_FORWARD, DEV_PHASE_BACKWARD, DEV_PHASE_OPTIMIZER, DEV_PHASE_EVAL, DEV_PHASE_OTHER, DEV_PHASES };
+const char *dev_phase_name(enum dev_phase p);
+void dev_set_phase(struct dev *d, enum dev_phase phase, int64_t step, int microbatch);
+
+struct dev_interval {
+  const char *stream, *kernel; /* literals */
+  enum dev_phase phase;
+  int64_t step;
+  int microbatch;
+  double ready_ms; /* reached the head of its stream with its inputs ready    */
+  double start_ms, end_ms;
+  double waited_ms; /* head of stream until ready: spent in dev_wait           */
+  const char *waited_for; /* stream of the event waited for longest, or NULL   */
+};
+/* Off by default.  While on, each piece of work leaves one interval.  Reserve
+ * `capacity` of them now so that a step allocates nothing; more are counted, not kept. */
+enum err dev_trace(struct dev *d, int64_t capacity);
+/* After dev_sync(): the intervals since the last call, in order of their end.  They
+ * belong to d and live until the next call. */
+enum err dev_trace_take(struct dev *d, const struct dev_interval **out, int64_t *n, int64_t *lost);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

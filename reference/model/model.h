@@ -1,0 +1,49 @@
+/* model.h - the GPT-2 stage of one rank: forward and backward of micro-batches.
+ *
+ * Pre-norm blocks: x += attn(ln_1(x)); x += mlp(ln_2(x)); then ln_f and the head, with
+ * dropout after the embedding and after both projections (none inside attention).  All
+ * work goes on one compute stream; nothing is allocated after create.
+ */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "device/dev.h"
+#include "params/params.h"
+
+/* One micro-batch on the device, int32. */
+struct model_input {
+  struct tensor tokens, targets, positions, documents; /* [B, T]; targets -1 = ignored */
+  struct tensor samples;                               /* [B, 1] global sample number   */
+};
+
+struct model;
+
+struct model_config {
+  const struct run_config *run;
+  const struct param_table *table;
+  const struct flat *flat;
+  struct dev *dev;
+  struct dev_stream *compute;
+  void *weights, *gradients; /* flat buffers of run->precision on the device */
+  struct tensor step;        /* i32 [1,1] device: keys dropout               */
+};
+
+enum err model_create(const struct model_config *c, struct model **out);
+void model_destroy(struct model *m);
+
+/* Loss of one micro-batch: loss_sum f64 [1,1] device, written.  train: dropout is on and
+ * activations are kept for the backward that must follow before the next forward. */
+enum err model_forward(struct model *m, const struct model_input *in, bool train, const struct tensor *loss_sum);
+
+/* Gradients of scale * loss_sum are added to the flat gradients.  scale f64 [1,1] device.
+ * ready (may be NULL) is called on the host, row by row, once all of that row's work of
+ * this backward is queued: last row first, shared storage once, after its last use. */
+typedef void (*model_ready)(void *arg, int row);
+enum err model_backward(struct model *m, const struct model_input *in, const struct tensor *scale, model_ready ready, void *arg);
+
+/* O15: the output of block l (or -1: embedding; L: final norm; L + 1: the losses) of the last forward, and the
+ * gradient in it of the last backward, kept only if asked for at create (run->dump == DUMP_ALL). */
+enum err model_block(struct model *m, int layer, bool gradient, struct tensor *out);
+
+size_t model_activation_bytes(const struct model *m);
+#endif

@@ -1,0 +1,107 @@
+/* ops.h - the mathematics of a step, each operation queued on a stream.
+ *
+ * Every function checks shapes and types (ERR_ARG naming the tensor), declares the
+ * ranges it reads and writes, and queues its kernel; it returns before the work is
+ * done.  Floating tensors of one call share one type, f32 or f64 (REAL below),
+ * unless said otherwise.  N rows = B sequences * T positions.  Each operation's
+ * file states its formula, source and order of sums.  "written": old contents are
+ * ignored (may be NaN).  "added to": gradients collect micro-batches.  No aliasing
+ * unless stated.  Scalars that change from step to step are [1,1] device tensors.
+ */
+#ifndef OPS_OPS_H
+#define OPS_OPS_H
+
+#include "base/rng.h"
+#include "device/dev.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define T_ const struct tensor *
+
+/* y = value / y = x (types may differ: rounds once) / y = a + b (y may be a or b) /
+ * y += x / y = x * factor, factor REAL or f64 [1,1] (y may be x). */
+enum err op_fill(struct dev_stream *s, T_ y, double value);
+enum err op_copy(struct dev_stream *s, T_ y, T_ x);
+enum err op_add(struct dev_stream *s, T_ y, T_ a, T_ b);
+enum err op_accumulate(struct dev_stream *s, T_ y, T_ x);
+enum err op_scale(struct dev_stream *s, T_ y, T_ x, T_ factor);
+
+/* c = op(a) op(b), or c += with accumulate.  op(a) [M, K], op(b) [K, N], c [M, N]; rows
+ * may be strided.  float32: oneDNN; float64: own loop, K in index order. */
+enum err op_matmul(struct dev_stream *s, T_ c, T_ a, bool transpose_a, T_ b, bool transpose_b, bool accumulate);
+
+/* y [N, O] = x [N, I] w + b.  w is [I, O] (Hugging Face Conv1D), or [O, I] with
+ * transposed (a tied head).  b [1, O] or NULL. */
+enum err op_linear_fwd(struct dev_stream *s, T_ y, T_ x, T_ w, T_ b, bool transposed);
+enum err op_linear_bwd_x(struct dev_stream *s, T_ dx, T_ dy, T_ w, bool transposed);         /* dx written  */
+enum err op_linear_bwd_w(struct dev_stream *s, T_ dw, T_ db, T_ dy, T_ x, bool transposed);  /* dw, db added to; db may be NULL */
+
+/* y [N, C] = wte[token] + wpe[position].  tokens, positions i32 [B, T].  A token outside
+ * 0..V-1 or a position outside wpe is ERR_NUMERIC at the next sync.  bwd: index order
+ * over n, no atomics; dwte or dwpe may be NULL. */
+enum err op_embedding_fwd(struct dev_stream *s, T_ y, T_ wte, T_ wpe, T_ tokens, T_ positions);
+enum err op_embedding_bwd_w(struct dev_stream *s, T_ dwte, T_ dwpe, T_ dy, T_ tokens, T_ positions);
+
+/* y = (x - mean) * rstd * w + b by row; mean, rstd REAL [N, 1], eps 1e-5 as GPT-2.
+ * bwd_x: dx written, may be dy.  bwd_w: dw, db [1, C] added to. */
+enum err op_layernorm_fwd(struct dev_stream *s, T_ y, T_ mean, T_ rstd, T_ x, T_ w, T_ b, double eps);
+enum err op_layernorm_bwd_x(struct dev_stream *s, T_ dx, T_ dy, T_ x, T_ w, T_ mean, T_ rstd);
+enum err op_layernorm_bwd_w(struct dev_stream *s, T_ dw, T_ db, T_ dy, T_ x, T_ mean, T_ rstd);
+
+/* Causal self-attention inside documents.  qkv [N, 3C]: q, k, v side by side, head h in
+ * columns h*D..h*D+D-1 of each.  docs i32 [B, T]: position t sees u <= t with docs equal;
+ * a negative id is padding: it sees itself only.  o [N, C]; lse REAL [N, H]: log of the
+ * sum of exponentials.  The T x T matrix is never stored.  bwd: dqkv [N, 3C] written. */
+enum err op_attention_fwd(struct dev_stream *s, T_ o, T_ lse, T_ qkv, T_ docs, int heads);
+enum err op_attention_bwd(struct dev_stream *s, T_ dqkv, T_ d_o, T_ o, T_ lse, T_ qkv, T_ docs, int heads);
+
+/* tanh form, as GPT-2.  y may not be x (x is needed later); dx may be dy. */
+enum err op_gelu_fwd(struct dev_stream *s, T_ y, T_ x);
+enum err op_gelu_bwd(struct dev_stream *s, T_ dx, T_ dy, T_ x);
+
+/* y = x * keep / (1 - p); y may be x.  Its own backward.  Element (n, c) draws word
+ * (sample[b] * positions_max + t) * cols + c of the key, so a mask depends on nothing but
+ * seed, site, step and the global token.  samples i32 [B, 1]; step i32 [1,1] device. */
+enum err op_dropout(struct dev_stream *s, T_ y, T_ x, double p, struct rng_key key, T_ step, T_ samples, int64_t positions_max);
+
+/* Softmax cross-entropy.  logits [N, V]; targets i32 [B, T], -1 ignored, otherwise outside
+ * 0..V-1 is ERR_NUMERIC.  fwd: losses f64 [N, 1] (0 where ignored), lse REAL [N, 1].
+ * bwd: dlogits = (softmax - onehot) * scale, 0 where ignored; dlogits may be logits;
+ * scale f64 [1,1] device (1 / global valid tokens). */
+enum err op_cross_entropy_fwd(struct dev_stream *s, T_ losses, T_ lse, T_ logits, T_ targets);
+enum err op_cross_entropy_bwd(struct dev_stream *s, T_ dlogits, T_ logits, T_ lse, T_ targets, T_ scale);
+
+/* Whole-tensor sums in double, in index order, into f64 [1,1], written. */
+enum err op_sum(struct dev_stream *s, T_ out, T_ x);
+enum err op_sum_squares(struct dev_stream *s, T_ out, T_ x);
+enum err op_max_abs(struct dev_stream *s, T_ out, T_ x); /* NaN if any is NaN */
+/* y f64 [1,1] = 1 / x, x f64 [1,1]; 0 for x = 0. */
+enum err op_reciprocal(struct dev_stream *s, T_ y, T_ x);
+/* 64-bit hash of the bytes of x in row order into i64 [1,1]: equal contents, equal hash. */
+enum err op_hash(struct dev_stream *s, T_ out, T_ x);
+
+/* factor f64 [1,1] = min(1, max_norm / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_;
+ * norm f64 [1,1] = sqrt(sum of squares), both written.  max_norm 0: factor 1.  A norm that is not
+ * finite gives a factor of NaN when `error_if_nonfinite` is false: gradients become NaN, seen. */
+enum err op_clip_factor(struct dev_stream *s, T_ factor, T_ norm, T_ sum_squares, double max_norm);
+
+struct op_adamw { double beta1, beta2, eps, weight_decay; };
+/* Decoupled decay (Loshchilov & Hutter 2019), in the order of torch.optim.AdamW:
+ * w -= lr*decay*w; m, v; w -= lr * mhat / (sqrt(vhat) + eps).  g is multiplied by factor
+ * first.  lr, factor f64 [1,1]; t i64 [1,1] = this update's number, from 1.  All device. */
+enum err op_adamw(struct dev_stream *s, T_ w, T_ m, T_ v, T_ g, T_ lr, T_ t, T_ factor, const struct op_adamw *rule);
+enum err op_sgd(struct dev_stream *s, T_ w, T_ g, T_ lr, T_ factor, double weight_decay);
+
+/* The stream is busy (its core is not) for this long: planted delays, compute: sleep. */
+enum err op_sleep(struct dev_stream *s, double ms);
+
+#undef T_
+
+const char *op_matmul_library(void); /* "oneDNN 2.6.3", for records */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

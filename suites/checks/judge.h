@@ -1,0 +1,72 @@
+/* judge.h - checks: pure functions of records and tensors.
+ *
+ * A check looks at one finished case and at companions: runs derived from the case's
+ * own settings by a pure function (the float64 truth, legal serial runs that show the
+ * noise, a rerun, a twin that must be equal in bits).  The harness runs companions
+ * once per distinct setting and shares them between cases.  A check never launches,
+ * never writes, and missing evidence is never a pass.
+ */
+#ifndef SUITES_CHECKS_JUDGE_H
+#define SUITES_CHECKS_JUDGE_H
+
+#include "base/config.h"
+#include <jansson.h>
+
+enum outcome { OUTCOME_PASS, OUTCOME_FAIL, OUTCOME_INVALID, OUTCOME_INCONCLUSIVE, OUTCOME_SKIPPED };
+const char *outcome_name(enum outcome o); /* "PASS", ... */
+
+enum { JUDGE_COMPANIONS_MAX = 24 };
+
+/* One run as it ended. */
+struct run_data {
+  struct run_config config;
+  char dir[CONFIG_PATH];      /* holds the tensors that records name          */
+  const json_t *records;      /* array: every record of every rank            */
+  char end[32];               /* "exited", "killed", "timeout", "interrupted", "not_started" */
+  int status;                 /* exit status or signal                        */
+  char text[512];             /* the watcher's sentence: rank and last collective */
+};
+
+struct companion {
+  char role[32]; /* "truth", "noise3", "twin", "rerun", "overlap_off" */
+  struct run_config config; /* name and out are the harness's to fill */
+};
+
+struct verdict {
+  enum outcome outcome;
+  char check[32], observable[8];
+  char sentence[512];  /* for a person: numbers, parameter, step, rank      */
+  char cause[256];     /* likely cause by signature, "" if none is known     */
+  char worst[128];     /* parameter or step of the largest value / bound     */
+  double value, bound; /* there; NaN when the check has none                 */
+  double smallest;     /* smallest planted relative error it would have seen; NaN: not such a check */
+};
+
+struct check {
+  const char *name, *observable, *meaning;
+  /* Fills out[], returns how many (<= max).  NULL: needs none. */
+  int (*companions)(const struct run_config *c, struct companion *out, int max);
+  /* companions[i] is NULL where that run could not be had: then INVALID, or FAIL if the
+   * companion itself failed to run the same settings that a user would. */
+  void (*judge)(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
+                struct verdict *out);
+};
+extern const struct check judge_checks[];
+extern const int judge_checks_count;
+const struct check *judge_find(const char *name); /* NULL: none */
+
+/* The worst of several, by the rule FAIL > INVALID > INCONCLUSIVE > PASS; SKIPPED only if all are. */
+enum outcome judge_worst(const enum outcome *list, int n);
+
+/* --- closed formulas: of the configuration alone, no allocator, no parameter table ---- */
+
+struct predicted {
+  double parameters;                 /* elements */
+  double parameters_bytes, gradients_bytes, optimizer_bytes, activations_bytes, communication_bytes, total_bytes; /* a rank, peak */
+  double flops_full, flops_causal;   /* model FLOPs of a step of all ranks, attention full square / causal half */
+  double allreduce_bytes;            /* sent per rank and step on a ring */
+  double allreduce_calls;            /* per rank and step */
+};
+void predict(const struct run_config *c, struct predicted *out);
+
+#endif

@@ -1,0 +1,70 @@
+/* suite.h - a suite file: a question, cases, named checks.
+ *
+ *   question: does any cut of the model change what it learns?
+ *   kind: conformance             # conformance | scaling | memory | faults
+ *   every_case: {model: tiny, steps: 2}
+ *   evidence: {model: tiny, checks: [loss]}   # scaling only: laid over a point, gives its conformance case
+ *   cases:
+ *     m1-dp2: {quick: true, priority: 1, seconds: 20, checks: [loss, gradients], dp: 2, bucket: 500}
+ *   sweeps:                       # vary: all combinations; zip: lists walked together, crossed with vary
+ *     - name: dp{dp}-b{bucket}-{precision}
+ *       vary: {dp: [1, 2, 3], bucket: [0, 500]}
+ *       zip: {precision: [f64, f32], seed: [1, 2]}
+ *       except: [{dp: 1, bucket: 500}]
+ *       set: {checks: [loss], quick: false}
+ *
+ * Keys of a case are those of run_options (but name and out) and of suite_options below;
+ * a later level overrides an earlier one: every_case, then set, then vary and zip; or
+ * every_case, then the case.  A suite of kind `faults` has no cases of its own: each row
+ * of the fault registry names suite and case.  Errors are ERR_CONFIG "file:line:column: ...".
+ */
+#ifndef HARNESS_SUITE_H
+#define HARNESS_SUITE_H
+
+#include "base/config.h"
+#include "suites/checks/judge.h"
+
+enum suite_kind { KIND_CONFORMANCE, KIND_SCALING, KIND_MEMORY, KIND_FAULTS, KIND_COUNT };
+enum suite_scale { SCALE_NONE, SCALE_STRONG, SCALE_WEAK };
+enum { SUITE_CHECKS_MAX = 24 };
+
+struct suite_case {
+  char name[CONFIG_NAME];
+  char where[CONFIG_PATH]; /* "file:line:column" of its definition                      */
+  struct run_config config; /* as written: config_finish() is the plan's                */
+  bool quick;              /* belongs to the quick form                                 */
+  bool correctness_only;   /* may share cores; never gives a speed                      */
+  int64_t priority;        /* 1 first; what --budget leaves out comes from the other end */
+  int64_t scale;           /* enum suite_scale: global batch fixed, or grown with ranks */
+  double seconds;          /* without progress for so long it is stopped                */
+  const struct check *checks[SUITE_CHECKS_MAX];
+  int n_checks;
+};
+
+struct suite {
+  char name[CONFIG_NAME], path[CONFIG_PATH], question[512];
+  enum suite_kind kind;
+  struct suite_case *cases;
+  int n;
+  struct suite_case evidence; /* scaling: settings to lay over a point                  */
+  char **evidence_keys;       /* of the settings in it, so that only those are laid over */
+  int n_evidence_keys;
+};
+
+/* Keys of a case that are the harness's, not the trainer's (`checks` is a list beside them). */
+extern const struct opt suite_options[];
+extern const int suite_options_count;
+extern const char *const suite_kind_names[KIND_COUNT];
+
+/* Owner of *out: the caller, until suite_free().  Fails: ERR_IO, ERR_CONFIG, ERR_MEMORY. */
+enum err suite_read(const char *path, struct suite **out);
+void suite_free(struct suite *s); /* NULL is allowed */
+/* NULL: no such case. */
+const struct suite_case *suite_find(const struct suite *s, const char *name);
+
+/* Folder of the suites, of this checkout: beside the running program, else where it was built. */
+enum err suite_folder(char *out, size_t bytes);
+/* "conformance" or a path that ends in .yaml; unknown: ERR_CONFIG with the nearest names. */
+enum err suite_path(const char *name, char *out, size_t bytes);
+
+#endif

@@ -27,7 +27,7 @@ struct fault_row {
   const char *name;           /* as in the public catalogue, stable                      */
   enum fault_status status;
   const char *suite;          /* whose cases show it                                      */
-  const char *observable;     /* "O4": what must go red                                   */
+  const char *observable;     /* "O4 O7": one of these must go red, no other counts       */
   const char *smallest;       /* name of the smallest case of that suite that shows it    */
   const char *cause;          /* the diagnosis, as a sentence for a person                */
   const char *note;           /* impossible: the test that proves it; later: with what    */

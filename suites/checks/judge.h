@@ -27,6 +27,8 @@ struct run_data {
   char text[512];             /* the watcher's sentence: rank and last collective */
 };
 
+/* Equal configs are one run, shared by all roles and cases that ask for it; but a "rerun"
+ * is a run of its own, though its config equals the case's. */
 struct companion {
   char role[32]; /* "truth", "noise3", "twin", "rerun", "overlap_off" */
   struct run_config config; /* name and out are the harness's to fill */
@@ -57,6 +59,19 @@ const struct check *judge_find(const char *name); /* NULL: none */
 
 /* The worst of several, by the rule FAIL > INVALID > INCONCLUSIVE > PASS; SKIPPED only if all are. */
 enum outcome judge_worst(const enum outcome *list, int n);
+
+/* What the verdicts of one case say together: the likeliest cause, by signature (a ratio that
+ * equals 1/dp, one parameter class, from step 1 on, ...).  Blind: reads no fault's name.  wanted and
+ * companions: of all its checks, in any order, NULL where there was none.  Fills `cause` of
+ * every FAIL in list. */
+struct diagnosis {
+  char fault[64];     /* name of the fault_rows row it looks like; "" = unknown */
+  char sentence[256]; /* that row's cause, or what is known                     */
+};
+void judge_diagnose(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
+                    struct verdict *list, int verdicts, struct diagnosis *out);
+/* True if a FAIL of the list is of one of these observables (blank-separated, as in fault_row). */
+bool judge_caught(const char *observables, const struct verdict *list, int n);
 
 /* --- closed formulas: of the configuration alone, no allocator, no parameter table ---- */
 

@@ -37,6 +37,7 @@ struct run_config {
   char frozen[CONFIG_NAME]; /* substring of parameter names that take no update      */
   bool unused;              /* one more parameter that no forward touches             */
   int64_t reused;           /* the last n blocks share the parameters of the first n  */
+  bool revealing;           /* initial biases not zero and gains not one, so that no fault hides; false: GPT-2's rule */
 
   int64_t precision, weights_as; /* enum dtype: f32, f64 */
   int64_t dp, tp, pp;

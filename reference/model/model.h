@@ -36,14 +36,23 @@ void model_destroy(struct model *m);
 enum err model_forward(struct model *m, const struct model_input *in, bool train, const struct tensor *loss_sum);
 
 /* Gradients of scale * loss_sum are added to the flat gradients.  scale f64 [1,1] device.
- * ready (may be NULL) is called on the host, row by row, once all of that row's work of
- * this backward is queued: last row first, shared storage once, after its last use. */
+ *
+ * A tied matrix has one accumulator per use: the embedding's is the flat gradient, the
+ * head's stands beside it and is added to it, once, in the backward that is the `last` of
+ * the step (then it is cleared); so the sum's order does not depend on where the uses run.
+ *
+ * ready (may be NULL) is called on the host only in the `last` backward, row by row, once
+ * all work on that row's gradient is queued: last row first, shared storage once (by its
+ * owner's row), after its last use; frozen and unused rows too.  Their gradients are not
+ * computed (a frozen weight or bias whose partner is not frozen is, and is not used). */
 typedef void (*model_ready)(void *arg, int row);
-enum err model_backward(struct model *m, const struct model_input *in, const struct tensor *scale, model_ready ready, void *arg);
+enum err model_backward(struct model *m, const struct model_input *in, const struct tensor *scale, bool last,
+                        model_ready ready, void *arg);
 
-/* O15: the output of block l (or -1: embedding; L: final norm; L + 1: the losses) of the last forward, and the
- * gradient in it of the last backward, kept only if asked for at create (run->dump == DUMP_ALL). */
+/* O15: the output of block l (or -1: embedding; L: final norm; L + 1: the losses, f64) of the last forward, and the
+ * gradient in it of the last backward (none for the losses: it is the scale), [N, C], kept only if asked for at
+ * create (run->dump == DUMP_ALL).  Fails: ERR_ARG. */
 enum err model_block(struct model *m, int layer, bool gradient, struct tensor *out);
 
-size_t model_activation_bytes(const struct model *m);
+size_t model_activation_bytes(const struct model *m); /* the block in DEV_ACTIVATIONS */
 #endif

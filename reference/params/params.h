@@ -52,15 +52,20 @@ void params_initial(const struct param_table *t, int i, uint64_t seed, bool reve
 /* Flat layout: every storage-owning row at an offset of one flat buffer, each padded to
  * `align` elements, the whole to a multiple of `shards`; and its division into
  * consecutive buckets in the order in which backward finishes (last row first). */
-struct flat_bucket { int64_t first, count; int first_row, rows; };
+struct flat_bucket {
+  int64_t first, count; /* elements of the flat buffer, padding included                                       */
+  int first_row, rows;  /* of the table: [first_row, first_row + rows); rows among them that share storage have none here */
+};
 struct flat {
   int64_t count;            /* elements, padding included          */
   int64_t *offset, *length; /* by row; shared rows have their owner's; frozen and unused rows have a place too */
   int n_buckets;
   struct flat_bucket *buckets; /* in order of readiness; bounds at row borders unless a row is larger than a bucket */
 };
-/* bucket: elements, 0 = one bucket.  A row that does not fit in what is left of a bucket
- * starts the next; one that fits exactly is taken. */
+/* bucket: elements (padding not counted), 0 = one bucket.  A row that does not fit in what
+ * is left of a bucket starts the next; one that fits exactly is taken.  A row larger than
+ * a bucket is cut from its end into whole buckets; what remains starts a bucket that takes
+ * further rows.  The buckets tile [0, count).  Fails: ERR_ARG, ERR_MEMORY. */
 enum err flat_create(const struct param_table *t, int64_t align, int64_t shards, int64_t bucket, struct flat **out);
 void flat_destroy(struct flat *f);
 

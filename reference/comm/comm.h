@@ -13,6 +13,7 @@
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
+#include "base/slot.h"
 #include "device/dev.h"
 
 struct comm_world;
@@ -41,19 +42,27 @@ struct comm_config {
   enum comm_reduce reduce;
   bool synchronous;  /* sends complete only when received: shows deadlocks       */
   double delay_ms;   /* planted: every collective of this comm starts this late  */
+  int64_t piece;     /* most elements of one MPI call; 0: as many as its int counts allow */
 };
 
 /* Collective over `ranks` (world ranks, ascending, n of them, this one among them).
  * Groups are created in the same order on every rank.  Owner of *out: the caller.
- * Scratch for the largest collective, max_bytes, is taken now (DEV_COMMUNICATION). */
+ * Scratch is taken now (DEV_COMMUNICATION): two blocks of max(max_bytes, 16 n) rounded up
+ * to 256, none for a group of one.  What cannot go straight from the caller's memory
+ * (strided views, rank-ordered sums) goes through it in as many pieces as it takes; the
+ * pieces change no bit of an ordered sum. */
 enum err comm_create(struct comm_world *w, struct dev_stream *s, const int *ranks, int n, size_t max_bytes,
                      const struct comm_config *config, struct comm **out);
 void comm_destroy(struct comm *c); /* all its ranks; NULL is allowed */
 int comm_group_rank(const struct comm *c);
 int comm_group_size(const struct comm *c);
 struct dev_stream *comm_stream(const struct comm *c);
+void comm_delay(struct comm *c, double ms); /* planted: as config.delay_ms, for what is queued next */
 
 enum comm_op { COMM_SUM, COMM_MAX };
+
+/* Types: f64, f32, i32, i64 are reduced; every type is moved.  COMM_MAX: a NaN wins in
+ * rank-ordered mode only.  Nothing is sent for 0 elements, on any rank. */
 
 /* t on every rank becomes the reduction of all.  In place. */
 enum err comm_allreduce(struct comm *c, const struct tensor *t, enum comm_op op);
@@ -63,7 +72,9 @@ enum err comm_reduce_scatter(struct comm *c, const struct tensor *mine, const st
 /* all's part i becomes rank i's mine.  mine may be that part of all itself. */
 enum err comm_allgather(struct comm *c, const struct tensor *all, const struct tensor *mine);
 enum err comm_broadcast(struct comm *c, const struct tensor *t, int root);
-/* Between start and finish, sends and receives are posted together. */
+/* Between start and finish, sends and receives are posted together, 12 at most; strided
+ * ones share one block of scratch (ERR_ARG if they do not fit).  Alone, one to oneself would
+ * wait for ever: ERR_ARG. */
 enum err comm_group_start(struct comm *c);
 enum err comm_group_finish(struct comm *c);
 enum err comm_send(struct comm *c, const struct tensor *t, int to);
@@ -87,17 +98,44 @@ struct comm_call {
   const char *op, *group, *stream; /* literals: "allreduce", ...          */
   enum dtype type;
   int64_t count;   /* elements of the whole buffer of this rank          */
-  int64_t bytes;   /* sent by this rank to others on a ring (docs/FACTS): the formula's count */
+  int64_t bytes;   /* sent by this rank to others on a ring, rounded down: see comm_ring_bytes */
   int64_t step;
   int microbatch;
-  int sequence;    /* of this call in its comm                           */
+  int sequence;    /* of this call in its comm, from 1                   */
+  int ranks, rank; /* size of the group, this rank in it                 */
+  bool ordered, synchronous;
+  int64_t piece;   /* elements (of a rank's part) that one round of MPI calls moves */
 };
 void comm_trace_at(struct comm_world *w, int64_t step, int microbatch); /* tags what is queued next */
 /* Calls queued since comm_trace_restart(), oldest first; owned by w. */
 const struct comm_call *comm_trace(const struct comm_world *w, int64_t *n);
 void comm_trace_restart(struct comm_world *w);
+
+/* What one rank sends on a ring, of a buffer of `bytes` on n ranks: allreduce 2 (n-1)/n
+ * bytes, reduce_scatter and allgather (n-1)/n bytes (all n parts), send bytes, recv and
+ * barrier 0; broadcast bytes (each rank passes all of it on; the last in the ring, which
+ * sends nothing, is counted like the others). */
+int64_t comm_ring_bytes(const char *op, int64_t bytes, int n);
+
+/* The MPI calls that a traced call stands for, as the PMPI shim counts them; nothing in a
+ * group of one (but for send and recv) or for 0 elements.  P is the number of pieces.
+ *   allreduce       fast     P MPI_Iallreduce: the buffer
+ *                   ordered  P MPI_Ialltoallv: the buffer; P MPI_Iallgatherv: this rank's shares
+ *   reduce_scatter  fast     P MPI_Ireduce_scatter_block: all n parts
+ *                   ordered  P MPI_Ialltoallv: all n parts
+ *   allgather       P MPI_Iallgather: this rank's part      broadcast  P MPI_Ibcast: the buffer
+ *   send            P MPI_Isend or MPI_Issend: the buffer   recv  P MPI_Irecv: the buffer
+ *   barrier         1 MPI_Ibarrier: 0
+ * So in bytes, whatever the pieces: MPI_Iallreduce (fast) or MPI_Ialltoallv (ordered) has the
+ * sum of count * element over the traced allreduces.  Pure.  Returns the rows written (<= 2). */
+struct pmpi_count;
+int comm_expect(const struct comm_call *call, struct pmpi_count out[2]);
+
 /* The call each comm is in or was last in, as text: "dp #12 allreduce (step 3), started".
  * Safe from another thread: what a watchdog prints. */
 void comm_last_call(const struct comm_world *w, char *out, size_t bytes);
+/* From now on the first SLOT_COMMS comms of w, in order of creation, also write into `slot`
+ * what they queue, start and finish.  NULL: no longer.  The slot outlives the comms. */
+void comm_watch(struct comm_world *w, struct slot *slot);
 
 #endif

@@ -5,6 +5,18 @@
  * own stream, each after an event of the compute stream; the compute stream waits for
  * them in ddp_finish.  With overlap off all reductions start in ddp_finish: same calls,
  * same buckets, same bits.
+ *
+ * One step, gradients zeroed by the caller before it, M micro-batches of each of R
+ * replicas (R = 1 unless a serial run emulates run->replicas of them):
+ *
+ *   reduce_each step        for r < R { for m < M backward; ddp_fold(r) }  ddp_finish
+ *   reduce_each microbatch  for m < M { for r < R { backward; ddp_fold(r) }  ddp_finish }
+ *
+ * Either way the sums are the same, in bits, for R emulated replicas and for R ranks with
+ * rank-ordered reduction: step ((g0 + g1) + g2) of gradients accumulated over micro-batches,
+ * microbatch ((s0 + s1) + s2) of such sums of each micro-batch.  model_backward gets
+ * ddp_ready only in the backwards that the next ddp_finish directly follows: the last
+ * micro-batch, or each one with reduce_each microbatch.
  */
 #ifndef PARALLEL_DDP_H
 #define PARALLEL_DDP_H
@@ -12,12 +24,21 @@
 #include "params/params.h"
 
 struct ddp;
+/* All ranks of c.  `gradients`: the flat buffer of run->precision that backward adds to, and
+ * where the reduced ones end.  Owns one more such buffer each (DEV_GRADIENTS) with replicas
+ * above 1 and with reduce_each microbatch. */
 enum err ddp_create(const struct run_config *run, const struct param_table *table, const struct flat *flat, struct comm *c,
                     struct dev_stream *compute, void *gradients, struct ddp **out);
 void ddp_destroy(struct ddp *d);
 /* The row's gradient of the last micro-batch is queued: a model_ready, arg = the ddp.  An
- * error is kept and returned by ddp_finish. */
+ * error is kept and returned by ddp_finish.  With replicas above 1 it waits for the fold. */
 void ddp_ready(void *ddp, int row);
-/* All buckets are queued and the compute stream will wait for them. */
+/* The gradients of emulated replica r (0, 1, ... in order) are queued: they are added to those
+ * before, and the buffer is zeroed for the next; after the last it holds the sum.  Nothing
+ * when replicas is 1. */
+enum err ddp_fold(struct ddp *d, int r);
+/* All buckets are queued and the compute stream will wait for them.  With reduce_each
+ * microbatch: once a micro-batch; it adds the reduced gradients to those of the step and
+ * zeroes the buffer, and after the M-th the buffer holds the step's. */
 enum err ddp_finish(struct ddp *d);
 #endif

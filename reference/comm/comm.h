@@ -129,7 +129,7 @@ int64_t comm_ring_bytes(const char *op, int64_t bytes, int n);
  * So in bytes, whatever the pieces: MPI_Iallreduce (fast) or MPI_Ialltoallv (ordered) has the
  * sum of count * element over the traced allreduces.  Pure.  Returns the rows written (<= 2). */
 struct pmpi_count;
-int comm_expect(const struct comm_call *call, struct pmpi_count out[2]);
+int comm_expect(const struct comm_call *call, struct pmpi_count *out); /* out[2] */
 
 /* The call each comm is in or was last in, as text: "dp #12 allreduce (step 3), started".
  * Safe from another thread: what a watchdog prints. */

@@ -49,6 +49,9 @@ int64_t params_count(const struct param_table *t); /* elements, shared storage o
 void params_initial(const struct param_table *t, int i, uint64_t seed, bool revealing, enum dtype as, enum dtype type,
                     int64_t first, int64_t n, void *out);
 
+/* x, rounded to `as`, stored as element i of an array of `type`; both float64 or float32. */
+void params_store(void *at, enum dtype type, enum dtype as, int64_t i, double x);
+
 /* Flat layout: every storage-owning row at an offset of one flat buffer, each padded to
  * `align` elements, the whole to a multiple of `shards`; and its division into
  * consecutive buckets in the order in which backward finishes (last row first). */

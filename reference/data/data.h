@@ -10,15 +10,23 @@
 
 #include "base/config.h"
 
-struct corpus; /* documents as token strings: synthetic, or files of bytes */
-/* Fails: ERR_CONFIG naming `corpus` and what is wrong (missing, no document, tokens
- * beyond the vocabulary), ERR_IO. */
+/* Documents as token strings.
+ *
+ * synthetic: run.documents of them.  Lengths follow the published Wikipedia histogram
+ * (lengths_wikipedia.c), scaled so that its longest, 512 tokens, is the model's `positions`;
+ * at least 2 tokens.  A token follows from the one before with probability 3/4, else it is
+ * drawn anew with small numbers favoured: there is something to learn.
+ * A directory: every regular readable file below it, ordered by path, its bytes the tokens.
+ * Empty files, links and compressed files (.gz .xz .bz2 .zst) are no documents. */
+struct corpus;
+/* Owner of *out: the caller.  Fails: ERR_CONFIG naming `corpus` and what is wrong (missing, no
+ * document, tokens beyond the vocabulary), ERR_MEMORY. */
 enum err corpus_open(const struct run_config *c, struct corpus **out);
-void corpus_close(struct corpus *c);
+void corpus_close(struct corpus *c); /* NULL is allowed */
 int64_t corpus_documents(const struct corpus *c);
 int64_t corpus_length(const struct corpus *c, int64_t document);
-/* tokens [first, first + n) of a document */
-void corpus_tokens(const struct corpus *c, int64_t document, int64_t first, int64_t n, int32_t *out);
+/* Tokens [first, first + n) of a document.  Fails: ERR_IO if its file changed. */
+enum err corpus_tokens(const struct corpus *c, int64_t document, int64_t first, int64_t n, int32_t *out);
 
 /* Host arrays of one micro-batch, B * T each; samples: B. */
 struct batch {
@@ -28,16 +36,31 @@ struct batch {
 };
 
 struct data_plan;
-/* Shuffles of documents differ by epoch.  policy padded: documents_each documents side by
- * side in a sequence, cut to fit, the rest padding (token 0, target -1, document -1).
+/* An epoch takes every training document once; its order differs from that of every other.
+ * policy padded: documents_each documents side by side in a sequence, each cut to
+ * T / documents_each, what is left padding (token 0, target -1, document -1).
  * policy chunked: a document is cut into sequences that fill T; only its last is padded.
- * The last token of a document has no target.  Positions restart with each document. */
+ * The last token of a document has no target; the last one before a cut has.  Positions
+ * restart with each document and each cut.  Document ids are numbers of the corpus.
+ * Every 16th document is kept for evaluation (with fewer than 16, all serve both).
+ *
+ * With run.batch_file the sequences are the rows of its tensors `tokens`, `targets`, `positions`,
+ * `documents` (int32 or int64, [k * global_batch, T]), step after step and again from the start;
+ * evaluation takes the same rows.  corpus is not looked at and may be NULL.
+ *
+ * Owner of *out: the caller; corpus must outlive it.  Fails: ERR_CONFIG, ERR_FORMAT and ERR_IO
+ * (batch_file), ERR_MEMORY. */
 enum err data_plan_create(const struct run_config *c, const struct corpus *corpus, struct data_plan **out);
-void data_plan_destroy(struct data_plan *p);
-/* Micro-batch m of step k (evaluation: its own fixed documents, step < 0 = -1 - number). */
+void data_plan_destroy(struct data_plan *p); /* NULL is allowed */
+/* Sequences of one epoch; with a batch_file its rows. */
+int64_t data_plan_epoch(const struct data_plan *p);
+/* Micro-batch m of step k, counted from 0; step < 0: of evaluation batch -1 - step. */
 enum err data_plan_batch(const struct data_plan *p, int64_t step, int64_t microbatch, struct batch *out);
+
 enum err batch_create(int64_t B, int64_t T, struct batch *out);
 void batch_destroy(struct batch *b);
+void batch_count(struct batch *b); /* sets n_tokens and n_valid from the arrays */
+/* 64 bits of tokens, targets, positions and document ids. */
 uint64_t batch_hash(const struct batch *b);
 
 #endif

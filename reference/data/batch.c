@@ -1,0 +1,36 @@
+/* batch.c - the arrays of one micro-batch. */
+#include "data/data.h"
+
+#include <stdlib.h>
+
+enum err batch_create(int64_t B, int64_t T, struct batch *out)
+{
+  int32_t *block = malloc((size_t)(B * (4 * T + 1)) * sizeof *block);
+  if (block == NULL) FAIL(ERR_MEMORY, "batch: %lld x %lld positions", (long long)B, (long long)T);
+  *out = (struct batch){.B = B, .T = T, .tokens = block, .targets = block + B * T, .positions = block + 2 * B * T,
+                        .documents = block + 3 * B * T, .samples = block + 4 * B * T};
+  return ERR_OK;
+}
+
+void batch_destroy(struct batch *b)
+{
+  free(b->tokens);
+  *b = (struct batch){0};
+}
+
+void batch_count(struct batch *b)
+{
+  b->n_tokens = b->n_valid = 0;
+  for (int64_t i = 0; i < b->B * b->T; i++) {
+    b->n_tokens += b->documents[i] >= 0;
+    b->n_valid += b->targets[i] >= 0;
+  }
+}
+
+/* FNV-1a with a 32-bit word a turn (Fowler, Noll, Vo); the four arrays are one block. */
+uint64_t batch_hash(const struct batch *b)
+{
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (int64_t i = 0; i < 4 * b->B * b->T; i++) hash = (hash ^ (uint32_t)b->tokens[i]) * 0x100000001b3u;
+  return hash;
+}

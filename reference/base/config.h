@@ -41,7 +41,7 @@ struct run_config {
 
   int64_t precision, weights_as; /* enum dtype: f32, f64 */
   int64_t dp, tp, pp;
-  int64_t global_batch, micro_batch, sequence; /* sequences, sequences, tokens */
+  int64_t global_batch, micro_batch, sequence; /* sequences, sequences, tokens; sequence 0: the model's positions */
   int64_t replicas;         /* serial only: one accumulator for each of n emulated ranks, added in rank order */
   int64_t order_seed;       /* 0: micro-batches in order; else a permutation of each replica's            */
   int64_t reduce, reduce_each;
@@ -84,6 +84,10 @@ enum err config_set(struct run_config *c, const char *key, const char *value);
 enum err config_finish(struct run_config *c);
 /* All keys with their values as YAML, so that config_read gives c back. */
 enum err config_write(const struct run_config *c, const char *path);
+
+static inline int64_t config_ranks(const struct run_config *c) { return c->dp * c->tp * c->pp; }
+/* Micro-batches that one data-parallel rank runs in a step. */
+static inline int64_t config_accumulation(const struct run_config *c) { return c->global_batch / (c->dp * c->micro_batch); }
 
 /* The models by name: their sizes.  NULL: no such model (config_finish names the valid ones). */
 struct model_shape {

@@ -79,6 +79,10 @@ static void nearest_keeps_the_closest_in_order(void)
   for (int i = 0; i < 5; i++) nearest_offer(&n, names[i]);
   char text[64];
   CHECK(strcmp(nearest_text(&n, text, sizeof text), "steps, step, seed") == 0);
+  struct nearest cut = nearest_to("clip-max");
+  nearest_offer(&cut, "clip-inf");
+  nearest_offer(&cut, "clip-max-for-min");
+  CHECK(strcmp(nearest_text(&cut, text, sizeof text), "clip-max-for-min, clip-inf") == 0);
   char small[8];
   CHECK(strcmp(nearest_text(&n, small, sizeof small), "steps, ") == 0); /* cut, not overrun */
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum { LONGEST = 63 }; /* letters that are compared: names here are shorter */
 
@@ -37,7 +38,9 @@ struct nearest nearest_to(const char *word)
 
 void nearest_offer(struct nearest *n, const char *name)
 {
-  const int distance = nearest_distance(n->word, name);
+  const size_t letters = strlen(n->word);
+  const bool begins = letters > 0 && strncasecmp(n->word, name, letters) == 0; /* a name cut short */
+  const int distance = begins ? 1 : nearest_distance(n->word, name);
   int at = n->n;
   while (at > 0 && n->distance[at - 1] > distance) at--;
   if (at == NEAREST_KEPT) return;

@@ -1,4 +1,5 @@
-/* nearest.h - what a person may have meant: the names with the smallest edit distance. */
+/* nearest.h - what a person may have meant: the names with the smallest edit distance,
+ * and those that go on where the word stops. */
 #ifndef BASE_NEAREST_H
 #define BASE_NEAREST_H
 

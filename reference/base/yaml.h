@@ -1,7 +1,8 @@
 /* yaml.h - a YAML file as one tree with line and column, from libyaml's events.
  *
  * Scalars stay text: the options table gives them types.  Repeated keys of one
- * mapping, aliases, tags and a second document are ERR_CONFIG.
+ * mapping, aliases, tags and a second document are ERR_CONFIG.  (Not yaml_free: libyaml
+ * exports that name for itself.)
  */
 #ifndef BASE_YAML_H
 #define BASE_YAML_H
@@ -16,9 +17,9 @@ struct yaml {
   struct yaml **keys;      /* map: scalars                                   */
   struct yaml **values;    /* list and map                                   */
 };
-/* Owner of *out: the caller, until yaml_free().  Fails: ERR_IO, ERR_CONFIG "path:line:column: ...". */
+/* Owner of *out: the caller, until yaml_destroy().  Fails: ERR_IO, ERR_CONFIG "path:line:column: ...". */
 enum err yaml_read(const char *path, struct yaml **out);
 enum err yaml_parse(const char *text, const char *name, struct yaml **out);
-void yaml_free(struct yaml *y);
+void yaml_destroy(struct yaml *y);
 struct yaml *yaml_get(const struct yaml *map, const char *key); /* NULL: none */
 #endif

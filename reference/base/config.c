@@ -1,0 +1,257 @@
+/* config.c - the table of everything a run can be asked, and what must hold between keys. */
+#include "base/config.h"
+
+#include "base/fault.h"
+#include "base/nearest.h"
+#include "base/yaml.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#define AT(field) offsetof(struct run_config, field), sizeof(((struct run_config *)0)->field)
+#define WHOLE "0..9223372036854775807"
+
+/* Names' indices are the enums of config.h; of precision and weights_as those of enum
+ * dtype, of device those of enum dev_kind. */
+_Static_assert(DTYPE_F64 == 0 && DTYPE_F32 == 1, "precision and weights_as list the types in this order");
+
+const struct opt run_options[] = {
+  /* key               type      where                  default       allowed                     unit         meaning */
+  {"name",             OPT_TEXT, AT(name),              "run",        "a file name",              "",          "name of the case in records"},
+  {"task",             OPT_NAME, AT(task),              "train",      "train|gemm|copy|comm|probe", "",        "what to do: train, or measure a peak of this machine"},
+  {"device",           OPT_NAME, AT(device),            "cpu",        "cpu|lazy|cuda",            "",          "where tensors live; lazy checks the order of all accesses"},
+  {"threads",          OPT_INT,  AT(threads),           "1",          "1..1024",                  "threads",   "of a rank's compute stream"},
+  {"lazy_seed",        OPT_INT,  AT(lazy_seed),         "1",          WHOLE,                      "",          "order of lazy's choices"},
+  {"poison_end",       OPT_BOOL, AT(poison_end),        "false",      "",                         "",          "fill buffers with NaN when their life ends, too"},
+
+  {"model",            OPT_TEXT, AT(model),             "tiny",       "a name of `list models`",  "",          "shape of the model"},
+  {"layers",           OPT_INT,  AT(layers),            "0",          "0..1024",                  "",          "blocks; 0: the model's own"},
+  {"heads",            OPT_INT,  AT(heads),             "0",          "0..1024",                  "",          "attention heads; 0: the model's own"},
+  {"hidden",           OPT_INT,  AT(hidden),            "0",          "0..131072",                "",          "channels; 0: the model's own"},
+  {"positions",        OPT_INT,  AT(positions),         "0",          "0..1048576",               "tokens",    "longest sequence; 0: the model's own"},
+  {"vocab",            OPT_INT,  AT(vocab),             "0",          "0..16777216",              "tokens",    "vocabulary; 0: the model's own"},
+  {"tied",             OPT_BOOL, AT(tied),              "true",       "",                         "",          "head and token embedding are one matrix"},
+  {"frozen",           OPT_TEXT, AT(frozen),            "",           "part of parameter names",  "",          "parameters with this in their name take no update"},
+  {"unused",           OPT_BOOL, AT(unused),            "false",      "",                         "",          "add a parameter that no forward pass touches"},
+  {"reused",           OPT_INT,  AT(reused),            "0",          "0..512",                   "blocks",    "the last n blocks share the parameters of the first n"},
+  {"revealing",        OPT_BOOL, AT(revealing),         "false",      "",                         "",          "initial biases not zero and gains not one, so that no fault hides"},
+
+  {"precision",        OPT_NAME, AT(precision),         "float32",    "float64|float32",          "",          "of weights, activations and gradients"},
+  {"weights_as",       OPT_NAME, AT(weights_as),        "float32",    "float64|float32",          "",          "initial weights are first rounded to this"},
+  {"dp",               OPT_INT,  AT(dp),                "1",          "1..65536",                 "ranks",     "replicas; dp * tp * pp is the job"},
+  {"tp",               OPT_INT,  AT(tp),                "1",          "1..65536",                 "ranks",     "ranks that share each layer"},
+  {"pp",               OPT_INT,  AT(pp),                "1",          "1..65536",                 "ranks",     "pipeline stages"},
+  {"global_batch",     OPT_INT,  AT(global_batch),      "12",         "1..1048576",               "sequences", "of one step, over all ranks"},
+  {"micro_batch",      OPT_INT,  AT(micro_batch),       "1",          "1..65536",                 "sequences", "of one forward pass"},
+  {"sequence",         OPT_INT,  AT(sequence),          "0",          "0..1048576",               "tokens",    "length of a sequence; 0: the model's positions"},
+  {"replicas",         OPT_INT,  AT(replicas),          "1",          "1..4096",                  "ranks",     "serial run that adds gradients as this many replicas would"},
+  {"order_seed",       OPT_INT,  AT(order_seed),        "0",          WHOLE,                      "",          "permutes each replica's micro-batches; 0: in order"},
+  {"reduce",           OPT_NAME, AT(reduce),            "fast",       "fast|ordered",             "",          "sums over ranks: the library's own, or in rank order"},
+  {"reduce_each",      OPT_NAME, AT(reduce_each),       "step",       "step|microbatch",          "",          "when gradients are added over replicas"},
+  {"bucket",           OPT_INT,  AT(bucket),            "4194304",    "0..1099511627776",         "elements",  "of one gradient bucket; 0: one bucket"},
+  {"overlap",          OPT_BOOL, AT(overlap),           "true",       "",                         "",          "reduce buckets while backward runs"},
+  {"synchronous",      OPT_BOOL, AT(synchronous),       "false",      "",                         "",          "sends wait for their receiver"},
+
+  {"steps",            OPT_INT,  AT(steps),             "10",         "0..1000000000",            "updates",   "length of the run"},
+  {"optimizer",        OPT_NAME, AT(optimizer),         "adamw",      "adamw|sgd",                "",          "update rule"},
+  {"lr_schedule",      OPT_NAME, AT(lr_schedule),       "constant",   "constant|cosine",          "",          "learning rate after the warm-up"},
+  {"lr_warmup",        OPT_INT,  AT(lr_warmup),         "0",          "0..1000000000",            "updates",   "linear rise to lr"},
+  {"lr_decay",         OPT_INT,  AT(lr_decay),          "0",          "0..1000000000",            "updates",   "update at which cosine has reached lr_min; 0: steps"},
+  {"lr",               OPT_REAL, AT(lr),                "0.001",      "0..1000",                  "",          "peak learning rate"},
+  {"lr_min",           OPT_REAL, AT(lr_min),            "0",          "0..1000",                  "",          "learning rate at the end of cosine"},
+  {"beta1",            OPT_REAL, AT(beta1),             "0.9",        "0..0.999999999",           "",          "AdamW: decay of the first moment"},
+  {"beta2",            OPT_REAL, AT(beta2),             "0.95",       "0..0.999999999",           "",          "AdamW: decay of the second moment"},
+  {"eps",              OPT_REAL, AT(eps),               "1e-8",       "1e-30..1",                 "",          "AdamW: added to the root of the second moment"},
+  {"weight_decay",     OPT_REAL, AT(weight_decay),      "0.1",        "0..100",                   "",          "decoupled, of matrices only"},
+  {"clip",             OPT_REAL, AT(clip),              "1",          "0..1e30",                  "",          "largest global gradient norm; 0: no clipping"},
+  {"dropout",          OPT_REAL, AT(dropout),           "0",          "0..0.99",                  "",          "probability"},
+  {"evaluate_each",    OPT_INT,  AT(evaluate_each),     "0",          "0..1000000000",            "updates",   "between evaluations; 0: none"},
+  {"evaluate_batches", OPT_INT,  AT(evaluate_batches),  "1",          "1..1000000",               "batches",   "global batches of one evaluation"},
+
+  {"corpus",           OPT_TEXT, AT(corpus),            "synthetic",  "synthetic, or a directory", "",         "documents; a directory's text files are read as bytes"},
+  {"documents",        OPT_INT,  AT(documents),         "1000",       "1..1000000000",            "documents", "of the synthetic corpus"},
+  {"policy",           OPT_NAME, AT(policy),            "padded",     "padded|chunked",           "",          "documents cut to fit and padded, or cut into full sequences"},
+  {"documents_each",   OPT_INT,  AT(documents_each),    "2",          "1..4096",                  "documents", "side by side in a padded sequence"},
+  {"seed",             OPT_INT,  AT(seed),              "1",          WHOLE,                      "",          "of weights, dropout and data"},
+
+  {"dump",             OPT_NAME, AT(dump),              "none",       "none|gradients|all",       "",          "tensors written at each recorded step"},
+  {"records_each",     OPT_INT,  AT(records_each),      "1",          "1..1000000000",            "updates",   "between recorded steps"},
+  {"trace_time",       OPT_BOOL, AT(trace_time),        "false",      "",                         "",          "record times of every collective"},
+  {"communicate",      OPT_BOOL, AT(communicate),       "true",       "",                         "",          "false: the same step without transfers; never for conformance"},
+  {"slow_percent",     OPT_REAL, AT(slow_percent),      "0",          "0..10000",                 "%",         "planted: slow_rank's compute takes this much longer"},
+  {"slow_rank",        OPT_INT,  AT(slow_rank),         "0",          "0..2147483647",            "",          "rank that slow_percent is about"},
+
+  {"weights",          OPT_TEXT, AT(weights),           "",           "a safetensors file",       "",          "start from these; empty: initialise from seed"},
+  {"batch_file",       OPT_TEXT, AT(batch_file),        "",           "a safetensors file",       "",          "train on these batches; empty: on the corpus"},
+  {"fault",            OPT_TEXT, AT(fault),             "",           "a name of `list faults`",  "",          "plant this fault; empty: none"},
+  {"fault_strength",   OPT_REAL, AT(fault_strength),    "1",          "1e-30..1e30",              "",          "1: as in the report it comes from"},
+  {"fault_rank",       OPT_INT,  AT(fault_rank),        "0",          "0..2147483647",            "",          "rank that misbehaves, where only one does"},
+  {"out",              OPT_TEXT, AT(out),               "",           "a directory",              "",          "for records and tensors; empty: none are kept"},
+
+  {"repeats",          OPT_INT,  AT(repeats),           "20",         "1..1000000",               "",          "of each measurement of tasks gemm, copy, comm"},
+  {"size",             OPT_INT,  AT(size),              "1024",       "1..1099511627776",         "",          "edge of a square product; bytes of a buffer"},
+};
+const int run_options_count = sizeof run_options / sizeof *run_options;
+
+void config_default(struct run_config *c)
+{
+  memset(c, 0, sizeof *c);
+  opt_defaults(run_options, run_options_count, c);
+}
+
+enum err config_set(struct run_config *c, const char *key, const char *value)
+{
+  TRY(opt_set_key(run_options, run_options_count, c, key, value, NULL));
+  return ERR_OK;
+}
+
+static enum err read_map(const char *path, const struct yaml *file, struct run_config *c)
+{
+  if (file->kind != YAML_MAP) FAIL(ERR_CONFIG, "%s:%d: not a list of `key: value` lines", path, file->line);
+  for (int i = 0; i < file->n; i++) {
+    const struct yaml *key = file->keys[i], *value = file->values[i];
+    char where[CONFIG_PATH + 32];
+    snprintf(where, sizeof where, "%s:%d", path, key->line);
+    if (value->kind != YAML_SCALAR)
+      FAIL(ERR_CONFIG, "%s: %s: its value is a %s; valid: one value", where, key->text, value->kind == YAML_MAP ? "map" : "list");
+    TRY(opt_set_key(run_options, run_options_count, c, key->text, value->text, where));
+  }
+  return ERR_OK;
+}
+
+enum err config_read(const char *path, struct run_config *c)
+{
+  struct yaml *file;
+  TRY(yaml_read(path, &file));
+  struct run_config fresh = *c; /* a refused file changes nothing */
+  const enum err err = read_map(path, file, &fresh);
+  yaml_destroy(file);
+  if (err) return err_trace(err, __FILE__, __LINE__);
+  *c = fresh;
+  return ERR_OK;
+}
+
+/* --- what holds between keys ---------------------------------------------- */
+
+static enum err finish_model(struct run_config *c)
+{
+  const struct model_shape *shape = model_shape_find(c->model);
+  if (shape == NULL) {
+    struct nearest near = nearest_to(c->model);
+    for (int i = 0; i < model_shapes_count; i++) nearest_offer(&near, model_shapes[i].name);
+    char names[256];
+    FAIL(ERR_CONFIG, "model: '%s' is not known; nearest: %s", c->model, nearest_text(&near, names, sizeof names));
+  }
+  if (c->layers == 0) c->layers = shape->layers;
+  if (c->heads == 0) c->heads = shape->heads;
+  if (c->hidden == 0) c->hidden = shape->hidden;
+  if (c->positions == 0) c->positions = shape->positions;
+  if (c->vocab == 0) c->vocab = shape->vocab;
+  if (c->sequence == 0) c->sequence = c->positions;
+
+  if (c->hidden % c->heads != 0) {
+    int64_t below = c->heads, above = c->heads;
+    while (c->hidden % below != 0) below--;
+    while (above <= c->hidden && c->hidden % above != 0) above++;
+    if (above > c->hidden) above = c->hidden; /* more heads than channels */
+    FAIL(ERR_CONFIG, "heads: %" PRId64 " does not divide hidden = %" PRId64 "; nearest valid: %" PRId64 ", %" PRId64, c->heads,
+         c->hidden, below, above);
+  }
+  if (c->sequence > c->positions)
+    FAIL(ERR_CONFIG, "sequence: %" PRId64 " is longer than the model's positions; valid: 1..%" PRId64, c->sequence, c->positions);
+  if (2 * c->reused > c->layers)
+    FAIL(ERR_CONFIG, "reused: %" PRId64 " of %" PRId64 " blocks; valid: 0..%" PRId64, c->reused, c->layers, c->layers / 2);
+  if (c->weights_as < c->precision)
+    FAIL(ERR_CONFIG, "weights_as: %s does not fit in precision %s; valid: %s", dtype_name((enum dtype)c->weights_as),
+         dtype_name((enum dtype)c->precision), dtype_name((enum dtype)c->precision));
+  return ERR_OK;
+}
+
+static enum err finish_layout(const struct run_config *c)
+{
+  if (c->tp != 1) FAIL(ERR_UNAVAILABLE, "tp=%" PRId64 ": tensor parallelism is not in this version; valid: 1", c->tp);
+  if (c->pp != 1) FAIL(ERR_UNAVAILABLE, "pp=%" PRId64 ": pipeline parallelism is not in this version; valid: 1", c->pp);
+  if (c->replicas != 1 && c->dp != 1)
+    FAIL(ERR_CONFIG, "replicas: %" PRId64 " emulates ranks in a serial run, but dp is %" PRId64 "; valid: 1", c->replicas, c->dp);
+
+  const int64_t unit = c->dp * c->replicas * c->micro_batch;
+  if (c->global_batch % unit != 0) {
+    const int64_t below = c->global_batch / unit * unit, above = below + unit;
+    char first[32] = "";
+    if (below > 0) snprintf(first, sizeof first, "%" PRId64 ", ", below);
+    FAIL(ERR_CONFIG, "global_batch: %" PRId64 " is no multiple of %s * micro_batch = %" PRId64 " * %" PRId64
+         "; nearest valid: %s%" PRId64, c->global_batch, c->replicas != 1 ? "replicas" : "dp", c->dp * c->replicas,
+         c->micro_batch, first, above);
+  }
+  if (c->slow_percent > 0 && c->slow_rank >= config_ranks(c))
+    FAIL(ERR_CONFIG, "slow_rank: %" PRId64 " is not in the job; valid: 0..%" PRId64, c->slow_rank, config_ranks(c) - 1);
+  return ERR_OK;
+}
+
+static enum err finish_training(struct run_config *c)
+{
+  if (c->lr_min > c->lr) FAIL(ERR_CONFIG, "lr_min: %g is above lr; valid: 0..%g", c->lr_min, c->lr);
+  if (c->lr_schedule == LR_COSINE) {
+    if (c->lr_decay == 0) c->lr_decay = c->steps;
+    if (c->lr_decay <= c->lr_warmup)
+      FAIL(ERR_CONFIG, "lr_decay: %" PRId64 " updates end before the warm-up of %" PRId64 "; valid: %" PRId64 " or more",
+           c->lr_decay, c->lr_warmup, c->lr_warmup + 1);
+  }
+  /* A document of one token has no target, so each needs two. */
+  if (c->policy == POLICY_PADDED && 2 * c->documents_each > c->sequence)
+    FAIL(ERR_CONFIG, "documents_each: %" PRId64 " do not fit in a sequence of %" PRId64 " tokens; valid: 1..%" PRId64,
+         c->documents_each, c->sequence, c->sequence / 2);
+  enum fault planted;
+  TRY(fault_find(c->fault, &planted));
+  if (planted != FAULT_NONE && c->fault_rank >= config_ranks(c))
+    FAIL(ERR_CONFIG, "fault_rank: %" PRId64 " is not in the job; valid: 0..%" PRId64, c->fault_rank, config_ranks(c) - 1);
+  return ERR_OK;
+}
+
+enum err config_finish(struct run_config *c)
+{
+  struct run_config fresh = *c;
+  /* The name becomes the name of a directory. */
+  if (fresh.name[0] == '\0' || fresh.name[0] == '.' || strchr(fresh.name, '/'))
+    FAIL(ERR_CONFIG, "name: '%s' is no file name; valid: not empty, no '/', no '.' in front", fresh.name);
+  TRY(finish_model(&fresh));
+  TRY(finish_layout(&fresh));
+  TRY(finish_training(&fresh));
+  *c = fresh;
+  return ERR_OK;
+}
+
+/* --- writing -------------------------------------------------------------- */
+
+static void write_text(const char *text, FILE *file)
+{
+  fputc('"', file);
+  for (; *text; text++) {
+    if (*text == '"' || *text == '\\') fputc('\\', file);
+    fputc(*text, file);
+  }
+  fputc('"', file);
+}
+
+enum err config_write(const struct run_config *c, const char *path)
+{
+  FILE *file = fopen(path, "wb");
+  if (file == NULL) FAIL(ERR_IO, "%s: %s", path, strerror(errno));
+  for (int i = 0; i < run_options_count; i++) {
+    char text[CONFIG_PATH];
+    opt_text(&run_options[i], c, text, sizeof text);
+    fprintf(file, "%s: ", run_options[i].key);
+    if (run_options[i].type == OPT_TEXT)
+      write_text(text, file);
+    else
+      fputs(text, file);
+    fputc('\n', file);
+  }
+  const bool lost = fflush(file) != 0 || ferror(file);
+  const int reason = errno;
+  if (fclose(file) != 0 || lost) FAIL(ERR_IO, "%s: %s", path, strerror(lost ? reason : errno));
+  return ERR_OK;
+}

@@ -8,6 +8,8 @@
  *
  * Work on one stream runs in the order it was given; two streams have no order
  * but the one events give; the host is ordered after work only by dev_sync_*.
+ * A lazy device does nothing between syncs: the host must not wait for another rank
+ * (comm_agree and the like) that needs work queued here, before it has synced that work.
  * One host thread calls all of this.  Units: bytes, milliseconds.  An error of
  * queued work stops its stream and surfaces, with its text, at the next
  * dev_sync_* that waits for it.
@@ -151,7 +153,8 @@ struct dev_interval {
   const char *waited_for; /* stream of the event waited for longest, or NULL   */
 };
 /* Off by default.  While on, each piece of work leaves one interval.  Reserve
- * `capacity` of them now so that a step allocates nothing; more are counted, not kept. */
+ * `capacity` of them now so that a step allocates nothing; more are counted, not kept.
+ * 0 switches it off.  Waits for the streams. */
 enum err dev_trace(struct dev *d, int64_t capacity);
 /* After dev_sync(): the intervals since the last call, in order of their end.  They
  * belong to d and live until the next call. */

@@ -1,0 +1,70 @@
+/* dev.c - opening and closing a device, and the names of things. */
+#include "device/dev_internal.h"
+
+#include <stdlib.h>
+
+const char *dev_category_name(enum dev_category c)
+{
+  static const char *const names[DEV_CATEGORIES] = {"parameters",  "gradients",     "optimizer",
+                                                    "activations", "communication", "other"};
+  return c >= 0 && c < DEV_CATEGORIES ? names[c] : "unknown";
+}
+
+const char *dev_phase_name(enum dev_phase p)
+{
+  static const char *const names[DEV_PHASES] = {"data", "forward", "backward", "optimizer", "eval", "other"};
+  return p >= 0 && p < DEV_PHASES ? names[p] : "unknown";
+}
+
+enum err dev_open(const struct dev_config *config, struct dev **out)
+{
+  enum err err;
+  *out = NULL;
+  if (config->kind == DEV_CUDA)
+    FAIL(ERR_UNAVAILABLE, "device cuda: this build has no CUDA; available: cpu, lazy");
+  if (config->kind != DEV_CPU && config->kind != DEV_LAZY) FAIL(ERR_ARG, "device kind %d", (int)config->kind);
+  if (config->index != 0) FAIL(ERR_UNAVAILABLE, "device index %d: cpu and lazy have only 0", config->index);
+  if (config->threads < 1) FAIL(ERR_ARG, "device: %d threads, at least 1 is needed", config->threads);
+
+  struct dev *d = calloc(1, sizeof *d);
+  if (d == NULL) FAIL(ERR_MEMORY, "device: %zu bytes", sizeof *d);
+  d->config = *config;
+  d->backend = config->kind == DEV_LAZY ? &dev_lazy_backend : &dev_cpu_backend;
+  d->phase = DEV_PHASE_OTHER;
+  d->step = d->microbatch = -1;
+  dev_memory_init(&d->memory);
+  for (int i = 0; i < DEV_STREAMS_MAX; i++) {
+    d->streams[i].dev = d;
+    d->streams[i].index = i;
+    atomic_store(&d->streams[i].failed_at, INT64_MAX);
+  }
+  if (config->kind == DEV_LAZY) TRY_TO(free_dev, dev_clocks_create(&d->memory, &d->clocks));
+  *out = d;
+  return ERR_OK;
+
+free_dev:
+  free(d);
+  return err;
+}
+
+void dev_close(struct dev *d)
+{
+  if (d == NULL) return;
+  for (int i = 0; i < DEV_STREAMS_MAX; i++)
+    if (d->streams[i].open) dev_stream_close(&d->streams[i]);
+  dev_trace_release(&d->trace);
+  dev_clocks_destroy(d->clocks);
+  dev_memory_release(&d->memory);
+  free(d);
+}
+
+enum dev_kind dev_kind_of(const struct dev *d) { return d->config.kind; }
+
+void dev_set_phase(struct dev *d, enum dev_phase phase, int64_t step, int microbatch)
+{
+  d->phase = phase;
+  d->step = step;
+  d->microbatch = microbatch;
+}
+
+const char *dev_findings(const struct dev *d) { return d->clocks ? dev_clocks_text(d->clocks) : ""; }

@@ -1,0 +1,150 @@
+/* dev_cpu.c - a stream is a thread that takes pieces of work from its ring.
+ *
+ * A thread with nothing to do sleeps on a gate.  A piece with start and test (MPI)
+ * is polled: while a compute stream of the device is at work the poller naps longer
+ * and longer, because each look costs that stream its core for a moment; it is woken
+ * early when the compute stream runs out of work.  While none is at work it looks
+ * often.
+ */
+#include "base/clock.h"
+#include "device/dev_internal.h"
+
+#include <errno.h>
+#include <omp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+enum { NAP_FIRST_US = 20, NAP_LAST_US = 1000, NAP_IDLE_US = 20, YIELDS = 16 };
+
+/* --- who is at work -------------------------------------------------------------- */
+
+/* The counter orders nothing, so everything here is relaxed. */
+static void compute_begins(struct dev_stream *s)
+{
+  if (s->role == DEV_COMPUTE) atomic_fetch_add_explicit(&s->dev->activity, 2, memory_order_relaxed);
+}
+
+static void compute_ends(struct dev_stream *s)
+{
+  if (s->role != DEV_COMPUTE) return;
+  const uint32_t before = atomic_fetch_sub_explicit(&s->dev->activity, 2, memory_order_relaxed);
+  if ((before & 1) == 0) return;
+  atomic_fetch_and_explicit(&s->dev->activity, ~1u, memory_order_relaxed);
+  dev_futex_wake(&s->dev->activity);
+}
+
+static void nap(struct dev *d, int *yields, long *us)
+{
+  const uint32_t activity = atomic_load_explicit(&d->activity, memory_order_relaxed);
+  if (activity > 1) {
+    const uint32_t seen = atomic_fetch_or_explicit(&d->activity, 1, memory_order_relaxed) | 1;
+    if (seen > 1) dev_futex_wait(&d->activity, seen, *us);
+    *us = *us * 2 < NAP_LAST_US ? *us * 2 : NAP_LAST_US;
+    *yields = 0;
+  } else if (*yields < YIELDS) {
+    sched_yield();
+    ++*yields;
+  } else {
+    *us = NAP_FIRST_US;
+    clock_sleep_ms(NAP_IDLE_US * 1e-3);
+  }
+}
+
+/* --- the thread ------------------------------------------------------------------ */
+
+static void sleep_until(struct dev_stream *s, struct dev_gate *gate, int64_t value)
+{
+  if (dev_gate_value(gate) >= value) return;
+  compute_ends(s);
+  dev_gate_await(gate, value);
+  compute_begins(s);
+}
+
+static enum err start_and_poll(struct dev_stream *s, struct dev_work *w)
+{
+  compute_ends(s); /* polling is not work, also on a compute stream */
+  bool done = false;
+  enum err e = w->kernel.start(w->args);
+  long us = NAP_FIRST_US;
+  int yields = 0;
+  while (!e && !done) {
+    e = w->kernel.test(w->args, &done);
+    if (!e && !done) nap(s->dev, &yields, &us);
+  }
+  compute_begins(s);
+  return e;
+}
+
+static void do_piece(struct dev_stream *s, struct dev_work *w, int64_t number)
+{
+  if (dev_stream_stopped(s)) return; /* what follows an error is dropped */
+  const double ready_ms = dev_trace_now(s->dev);
+  if (w->kind == DEV_WORK_WAIT) {
+    struct dev_point *p = &w->point;
+    if (dev_gate_value(&p->stream->completed) < p->count) {
+      sleep_until(s, &p->stream->completed, p->count);
+      dev_trace_waited(s, ready_ms, p->stream->name);
+    }
+    if (dev_stream_failed(p->stream, p->count)) dev_stream_stop_with(s, number, p->stream);
+    return;
+  }
+  dev_work_declare(w);
+  err_clear();
+  const enum err e = w->kernel.run ? w->kernel.run(w->args) : start_and_poll(s, w);
+  if (w->kernel.start) dev_work_declare(w); /* its accesses last until now */
+  dev_trace_done(s, w, ready_ms, ready_ms);
+  if (e) dev_stream_stop(s, number, w->kernel.name, e);
+}
+
+static void *work(void *at)
+{
+  struct dev_stream *s = at;
+  omp_set_num_threads(s->role == DEV_COMPUTE ? s->dev->config.threads : 1);
+  if (s->role == DEV_TRANSFER) prctl(PR_SET_TIMERSLACK, 1000UL); /* ns: naps are short */
+  compute_begins(s);
+  for (bool stop = false; !stop; s->next++) {
+    sleep_until(s, &s->published, s->next);
+    struct dev_work *w = dev_stream_piece(s, s->next);
+    stop = w->kind == DEV_WORK_STOP;
+    if (!stop) do_piece(s, w, s->next);
+    dev_gate_advance(&s->completed, s->next);
+  }
+  compute_ends(s);
+  return NULL;
+}
+
+/* --- the backend ------------------------------------------------------------------- */
+
+static enum err cpu_stream_open(struct dev_stream *s)
+{
+  sigset_t all, before; /* signals are for the host's thread */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int failed = pthread_create(&s->thread, NULL, work, s);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (failed) FAIL(failed == EAGAIN ? ERR_MEMORY : ERR_DEVICE, "stream '%s': no thread: %s", s->name, strerror(failed));
+  char name[16]; /* the system's limit */
+  snprintf(name, sizeof name, "%.15s", s->name);
+  pthread_setname_np(s->thread, name);
+  return ERR_OK;
+}
+
+static void cpu_stream_close(struct dev_stream *s)
+{
+  dev_stream_slot(s)->kind = DEV_WORK_STOP;
+  dev_stream_push(s);
+  pthread_join(s->thread, NULL);
+}
+
+static void cpu_publish(struct dev_stream *s) { dev_gate_advance(&s->published, s->submitted); }
+
+static void cpu_await(struct dev *d, const struct dev_point *points, int n)
+{
+  (void)d;
+  for (int i = 0; i < n; i++) dev_gate_await(&points[i].stream->completed, points[i].count);
+}
+
+const struct dev_backend dev_cpu_backend = {cpu_stream_open, cpu_stream_close, cpu_publish, cpu_await};

@@ -1,0 +1,191 @@
+/* dev_internal.h - what the files of this room share.
+ *
+ * A stream is a ring of work and two counters: pieces submitted (the host's) and
+ * pieces completed.  An event is a point: (stream, pieces submitted when it was
+ * recorded); it has happened when that many are completed.  So recording queues
+ * nothing, recording again just moves the point, and a wait holds the point that it
+ * was given.  How the pieces get done is the backend's: cpu by a thread a stream,
+ * lazy by the thread that synchronises.
+ */
+#ifndef DEVICE_DEV_INTERNAL_H
+#define DEVICE_DEV_INTERNAL_H
+
+#include "device/dev.h"
+#include "device/dev_gate.h"
+
+#include <pthread.h>
+
+enum {
+  DEV_STREAMS_MAX = 16,             /* open at once on one device                        */
+  DEV_CLOCKS = DEV_STREAMS_MAX + 1, /* [0] is the host's                                  */
+  DEV_QUEUE_SLOTS = 1024            /* pieces of work that wait before the host must      */
+};
+
+/* The first `count` pieces of work of a stream. */
+struct dev_point {
+  struct dev_stream *stream;
+  int64_t count;
+};
+
+enum dev_work_kind { DEV_WORK_KERNEL, DEV_WORK_WAIT, DEV_WORK_STOP };
+
+struct dev_work {
+  enum dev_work_kind kind;
+  struct dev_point point;   /* DEV_WORK_WAIT                       */
+  struct dev_kernel kernel; /* DEV_WORK_KERNEL and all that follows */
+  enum dev_phase phase;
+  int64_t step;
+  int microbatch;
+  int n_ranges;
+  struct dev_range ranges[DEV_RANGES_MAX];
+  _Alignas(64) unsigned char args[DEV_ARGS_MAX];
+};
+
+struct dev_stream {
+  struct dev *dev;
+  const char *name;
+  enum dev_role role;
+  int index; /* in dev->streams */
+  bool open;
+  struct dev_work *queue;    /* ring; piece i (from 1) is in slot i % DEV_QUEUE_SLOTS */
+  int64_t submitted;         /* the host's                                            */
+  int64_t completed_seen;    /* the host's last look at `completed`                   */
+  struct dev_gate published; /* pieces that the worker may take                       */
+  struct dev_gate completed;
+
+  _Atomic int64_t failed_at;  /* number of the piece that failed; INT64_MAX: none     */
+  struct err_saved failure;   /* valid once failed_at is set                           */
+  bool surfaced;              /* the host has seen it                                  */
+
+  /* Of whoever runs the work. */
+  pthread_t thread;
+  int64_t next;          /* piece to be done                                           */
+  bool in_flight;        /* lazy: the piece at the head was started, its test is due   */
+  double flight_ms;      /* lazy: when                                                 */
+  double wait_since_ms;  /* lazy: when the wait at the head was first seen, 0: not yet */
+  double waited_ms, longest_ms; /* dev_wait before the next piece                      */
+  const char *waited_for;
+};
+
+struct dev_event {
+  struct dev *dev;
+  struct dev_point point; /* stream NULL: never recorded */
+  int64_t clock[DEV_CLOCKS];
+};
+
+/* How queued work gets done. */
+struct dev_backend {
+  enum err (*stream_open)(struct dev_stream *s);
+  void (*stream_close)(struct dev_stream *s);                              /* after its work is done   */
+  void (*publish)(struct dev_stream *s);                                   /* piece s->submitted is in */
+  void (*await)(struct dev *d, const struct dev_point *points, int n);     /* the host waits for all   */
+};
+extern const struct dev_backend dev_cpu_backend, dev_lazy_backend;
+
+/* --- dev_memory.c ------------------------------------------------------------ */
+
+struct dev_block {
+  char *at;
+  size_t bytes;
+  enum dev_category category;
+  const char *owner;
+};
+struct dev_memory {
+  struct dev_block *blocks;
+  int n, room;
+  struct dev_usage usage;
+  double since_ms, integral; /* of bytes held over time, since the last restart */
+  double at_ms;              /* up to here                                       */
+};
+void dev_memory_init(struct dev_memory *m);
+void dev_memory_release(struct dev_memory *m);
+const struct dev_block *dev_memory_find(const struct dev_memory *m, uintptr_t address); /* NULL: not ours */
+
+/* --- dev_trace.c -------------------------------------------------------------- */
+
+struct dev_trace_log {
+  struct dev_interval *rows[2]; /* one is filled, the other is the caller's */
+  int64_t capacity;             /* 0: off                                   */
+  int filled;
+  _Atomic int64_t claimed;
+};
+double dev_trace_now(struct dev *d); /* 0 while off */
+void dev_trace_waited(struct dev_stream *s, double since_ms, const char *waited_for);
+void dev_trace_done(struct dev_stream *s, const struct dev_work *w, double ready_ms, double start_ms);
+void dev_trace_release(struct dev_trace_log *t);
+
+/* --- dev_range.c -------------------------------------------------------------- */
+
+/* Whether two ranges share a byte; *byte: one that they share. */
+bool dev_range_overlap(const struct dev_range *a, const struct dev_range *b, uintptr_t *byte);
+/* Whether b surely holds all of a (false where that is hard to tell). */
+bool dev_range_covers(const struct dev_range *b, const struct dev_range *a);
+enum err dev_range_check(const struct dev_range *r);
+/* One run instead of rows that touch; rows 0 when it holds no byte. */
+struct dev_range dev_range_normal(struct dev_range r);
+static inline uintptr_t dev_range_first(const struct dev_range *r) { return (uintptr_t)r->at; }
+static inline uintptr_t dev_range_end(const struct dev_range *r)
+{
+  return (uintptr_t)r->at + (size_t)(r->rows - 1) * r->stride_bytes + r->row_bytes;
+}
+
+/* --- dev_clocks.c -------------------------------------------------------------- */
+
+/* Who is about to touch memory, and in which piece of work. */
+struct dev_accessor {
+  int who;                    /* 0 the host, else 1 + stream index  */
+  const char *kernel, *stream;
+  int64_t step;
+  int microbatch;
+};
+struct dev_clocks;
+enum err dev_clocks_create(const struct dev_memory *memory, struct dev_clocks **out);
+void dev_clocks_destroy(struct dev_clocks *c);
+enum err dev_clocks_access(struct dev_clocks *c, const struct dev_accessor *by, const struct dev_range *ranges, int n);
+void dev_clocks_forget(struct dev_clocks *c, const struct dev_range *range); /* memory that is no more */
+void dev_clocks_record(struct dev_clocks *c, int who, int64_t clock[DEV_CLOCKS]);
+void dev_clocks_wait(struct dev_clocks *c, int who, const int64_t clock[DEV_CLOCKS]);
+int dev_clocks_count(const struct dev_clocks *c); /* of findings                             */
+int64_t dev_clocks_history(const struct dev_clocks *c); /* accesses remembered              */
+enum err dev_clocks_new(struct dev_clocks *c);    /* ERR_DEVICE once for those not told yet  */
+const char *dev_clocks_text(const struct dev_clocks *c);
+
+/* --- dev_stream.c --------------------------------------------------------------- */
+
+/* The next piece to fill in; waits while the queue is full.  dev_stream_push() gives it. */
+struct dev_work *dev_stream_slot(struct dev_stream *s);
+void dev_stream_push(struct dev_stream *s);
+static inline struct dev_work *dev_stream_piece(struct dev_stream *s, int64_t number)
+{
+  return &s->queue[number % DEV_QUEUE_SLOTS];
+}
+/* Whether one of the first `count` pieces failed. */
+static inline bool dev_stream_failed(struct dev_stream *s, int64_t count)
+{
+  return atomic_load_explicit(&s->failed_at, memory_order_acquire) <= count;
+}
+static inline bool dev_stream_stopped(struct dev_stream *s) { return dev_stream_failed(s, INT64_MAX - 1); }
+/* Piece `number` failed with this thread's error; or for another stream's error. */
+void dev_stream_stop(struct dev_stream *s, int64_t number, const char *kernel, enum err code);
+void dev_stream_stop_with(struct dev_stream *s, int64_t number, struct dev_stream *origin);
+void dev_await_all(struct dev *d); /* the host waits for all streams, whatever came of them */
+
+/* Shows the declared ranges to ThreadSanitizer, in its build. */
+void dev_work_declare(const struct dev_work *w); /* dev_submit.c */
+
+struct dev {
+  struct dev_config config;
+  const struct dev_backend *backend;
+  struct dev_memory memory;
+  struct dev_trace_log trace;
+  struct dev_clocks *clocks; /* lazy only */
+  struct dev_stream streams[DEV_STREAMS_MAX];
+  struct err_saved orphan; /* of a closed stream, not seen by the host yet; code ERR_OK: none */
+  enum dev_phase phase;
+  int64_t step;
+  int microbatch;
+  uint64_t choices;          /* lazy: drawn so far                                         */
+  _Atomic uint32_t activity; /* cpu: compute streams at work * 2 + 1 while someone naps    */
+};
+
+#endif

@@ -1,0 +1,146 @@
+/* dev_memory.c - blocks of a device, each known by category and owner. */
+#include "base/clock.h"
+#include "device/dev_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 256 };
+
+void dev_memory_init(struct dev_memory *m) { m->since_ms = m->at_ms = clock_ms(); }
+
+void dev_memory_release(struct dev_memory *m)
+{
+  for (int i = 0; i < m->n; i++) free(m->blocks[i].at);
+  free(m->blocks);
+}
+
+const struct dev_block *dev_memory_find(const struct dev_memory *m, uintptr_t address)
+{
+  for (int i = 0; i < m->n; i++) {
+    const uintptr_t at = (uintptr_t)m->blocks[i].at;
+    if (address >= at && address - at < m->blocks[i].bytes) return &m->blocks[i];
+  }
+  return NULL;
+}
+
+static size_t total(const struct dev_usage *u)
+{
+  size_t sum = 0;
+  for (int c = 0; c < DEV_CATEGORIES; c++) sum += u->now[c];
+  return sum;
+}
+
+/* What was held until now enters the mean. */
+static void account(struct dev_memory *m)
+{
+  const double now = clock_ms();
+  m->integral += (double)total(&m->usage) * (now - m->at_ms);
+  m->at_ms = now;
+}
+
+/* "the largest: a 12 bytes, b 8 bytes": blocks of one owner count together. */
+static void largest_owners(const struct dev_memory *m, char *out, size_t room)
+{
+  const char *named[3] = {NULL, NULL, NULL};
+  size_t used = (size_t)snprintf(out, room, "%s", m->n ? "the largest: " : "nothing is held");
+  for (int k = 0; k < 3 && used < room; k++) {
+    const char *best = NULL;
+    size_t best_bytes = 0;
+    for (int i = 0; i < m->n; i++) {
+      const char *owner = m->blocks[i].owner;
+      bool done = false;
+      for (int j = 0; j < k; j++) done = done || strcmp(named[j], owner) == 0;
+      size_t bytes = 0;
+      for (int j = 0; j < m->n && !done; j++)
+        if (strcmp(m->blocks[j].owner, owner) == 0) bytes += m->blocks[j].bytes;
+      if (!done && (best == NULL || bytes > best_bytes)) {
+        best = owner;
+        best_bytes = bytes;
+      }
+    }
+    if (best == NULL) return;
+    named[k] = best;
+    used += (size_t)snprintf(out + used, room - used, "%s%s %zu bytes", k ? ", " : "", best, best_bytes);
+  }
+}
+
+enum err dev_alloc(struct dev *d, size_t bytes, enum dev_category category, const char *owner, void **out)
+{
+  struct dev_memory *m = &d->memory;
+  *out = NULL;
+  if (category < 0 || category >= DEV_CATEGORIES) FAIL(ERR_ARG, "%s: category %d", owner, (int)category);
+  if (m->n == m->room) {
+    const int room = m->room ? 2 * m->room : 32;
+    struct dev_block *grown = realloc(m->blocks, (size_t)room * sizeof *grown);
+    if (grown == NULL) FAIL(ERR_MEMORY, "%s '%s': table of %d blocks", dev_category_name(category), owner, room);
+    m->blocks = grown;
+    m->room = room;
+  }
+  const size_t units = bytes / ALIGNMENT + (bytes % ALIGNMENT != 0 || bytes == 0);
+  void *at = units <= SIZE_MAX / ALIGNMENT ? aligned_alloc(ALIGNMENT, units * ALIGNMENT) : NULL;
+  if (at == NULL) {
+    char owners[400];
+    largest_owners(m, owners, sizeof owners);
+    FAIL(ERR_MEMORY, "%s '%s': no memory for %zu bytes beside the %zu held; %s", dev_category_name(category), owner,
+         bytes, total(&m->usage), owners);
+  }
+  memset(at, 0xFF, bytes);
+
+  account(m);
+  m->blocks[m->n++] = (struct dev_block){at, bytes, category, owner};
+  struct dev_usage *u = &m->usage;
+  u->allocations++;
+  u->now[category] += bytes;
+  if (total(u) > u->peak) {
+    u->peak = total(u);
+    memcpy(u->at_peak, u->now, sizeof u->now);
+  }
+  *out = at;
+  return ERR_OK;
+}
+
+/* Work that may still use the block: named, and done before the memory goes. */
+static void check_unused(struct dev *d, const struct dev_block *b)
+{
+  if (d->clocks == NULL || b->bytes == 0) return;
+  const struct dev_range range = {b->at, b->bytes, b->bytes, 1, true};
+  const struct dev_accessor by = {.kernel = "dev_free", .step = d->step, .microbatch = d->microbatch};
+  const int before = dev_clocks_count(d->clocks);
+  const enum err e = dev_clocks_access(d->clocks, &by, &range, 1);
+  if (e || dev_clocks_count(d->clocks) != before) {
+    dev_await_all(d);
+  }
+  dev_clocks_forget(d->clocks, &range);
+}
+
+void dev_free(struct dev *d, void *at)
+{
+  if (at == NULL) return;
+  struct dev_memory *m = &d->memory;
+  int i = 0;
+  while (i < m->n && m->blocks[i].at != at) i++;
+  BUG_IF(i == m->n); /* not a block of this device, or freed twice */
+  check_unused(d, &m->blocks[i]);
+  account(m);
+  m->usage.now[m->blocks[i].category] -= m->blocks[i].bytes;
+  free(at);
+  m->blocks[i] = m->blocks[--m->n];
+}
+
+void dev_usage(const struct dev *d, struct dev_usage *out)
+{
+  struct dev_memory m = d->memory;
+  account(&m);
+  *out = m.usage;
+  const double ms = m.at_ms - m.since_ms;
+  out->mean_bytes = ms > 0 ? m.integral / ms : (double)total(&m.usage);
+}
+
+void dev_usage_restart(struct dev *d)
+{
+  struct dev_memory *m = &d->memory;
+  m->since_ms = m->at_ms = clock_ms();
+  m->integral = 0;
+}

@@ -1,0 +1,97 @@
+/* dev_trace.c - one interval a piece of work, in memory taken beforehand. */
+#include "base/clock.h"
+#include "device/dev_internal.h"
+
+#include <stdlib.h>
+
+double dev_trace_now(struct dev *d) { return d->trace.capacity ? clock_ms() : 0; }
+
+void dev_trace_release(struct dev_trace_log *t)
+{
+  free(t->rows[0]);
+  free(t->rows[1]);
+  t->rows[0] = t->rows[1] = NULL;
+  t->capacity = 0;
+}
+
+enum err dev_trace(struct dev *d, int64_t capacity)
+{
+  struct dev_trace_log *t = &d->trace;
+  if (capacity < 0) FAIL(ERR_ARG, "trace: capacity %lld", (long long)capacity);
+  dev_await_all(d); /* nobody writes into the rows that go */
+  dev_trace_release(t);
+  atomic_store_explicit(&t->claimed, 0, memory_order_relaxed);
+  t->filled = 0;
+  if (capacity == 0) return ERR_OK;
+  for (int i = 0; i < 2; i++) {
+    t->rows[i] = calloc((size_t)capacity, sizeof *t->rows[i]);
+    if (t->rows[i] == NULL) {
+      dev_trace_release(t);
+      FAIL(ERR_MEMORY, "trace: %lld intervals", (long long)capacity);
+    }
+  }
+  t->capacity = capacity;
+  return ERR_OK;
+}
+
+void dev_trace_waited(struct dev_stream *s, double since_ms, const char *waited_for)
+{
+  if (s->dev->trace.capacity == 0) return;
+  const double ms = clock_ms() - since_ms;
+  s->waited_ms += ms;
+  if (ms > s->longest_ms) {
+    s->longest_ms = ms;
+    s->waited_for = waited_for;
+  }
+}
+
+void dev_trace_done(struct dev_stream *s, const struct dev_work *w, double ready_ms, double start_ms)
+{
+  struct dev_trace_log *t = &s->dev->trace;
+  if (t->capacity == 0) return;
+  const int64_t row = atomic_fetch_add_explicit(&t->claimed, 1, memory_order_relaxed);
+  if (row < t->capacity)
+    t->rows[t->filled][row] = (struct dev_interval){.stream = s->name,
+                                                    .kernel = w->kernel.name,
+                                                    .phase = w->phase,
+                                                    .step = w->step,
+                                                    .microbatch = w->microbatch,
+                                                    .ready_ms = ready_ms,
+                                                    .start_ms = start_ms,
+                                                    .end_ms = clock_ms(),
+                                                    .waited_ms = s->waited_ms,
+                                                    .waited_for = s->waited_for};
+  s->waited_ms = s->longest_ms = 0;
+  s->waited_for = NULL;
+}
+
+/* Rows are claimed nearly in order of their end, so insertion is linear, and it
+ * allocates nothing. */
+static void sort_by_end(struct dev_interval *rows, int64_t n)
+{
+  for (int64_t i = 1; i < n; i++) {
+    const struct dev_interval row = rows[i];
+    int64_t j = i;
+    for (; j > 0 && rows[j - 1].end_ms > row.end_ms; j--) rows[j] = rows[j - 1];
+    rows[j] = row;
+  }
+}
+
+enum err dev_trace_take(struct dev *d, const struct dev_interval **out, int64_t *n, int64_t *lost)
+{
+  struct dev_trace_log *t = &d->trace;
+  *out = NULL;
+  *n = *lost = 0;
+  if (t->capacity == 0) FAIL(ERR_ARG, "trace: taken while it is off");
+  for (int i = 0; i < DEV_STREAMS_MAX; i++)
+    if (d->streams[i].open && dev_gate_value(&d->streams[i].completed) < d->streams[i].submitted)
+      FAIL(ERR_ARG, "trace: taken while work on '%s' is not done; dev_sync() first", d->streams[i].name);
+  const int64_t claimed = atomic_load_explicit(&t->claimed, memory_order_relaxed);
+  *n = claimed < t->capacity ? claimed : t->capacity;
+  *lost = claimed - *n;
+  *out = t->rows[t->filled];
+  sort_by_end(t->rows[t->filled], *n);
+  t->filled = !t->filled;
+  atomic_store_explicit(&t->claimed, 0, memory_order_relaxed);
+  return ERR_OK;
+}

@@ -42,6 +42,8 @@ struct verdict {
   char worst[128];     /* parameter or step of the largest value / bound     */
   double value, bound; /* there; NaN when the check has none                 */
   double smallest;     /* smallest planted relative error it would have seen; NaN: not such a check */
+  json_t *details;     /* NULL, or array of {what, step, value, bound}: each parameter (its worst step) or each
+                        * step that was compared, for the report; the receiver releases it */
 };
 
 struct check {

@@ -38,8 +38,9 @@ enum err model_forward(struct model *m, const struct model_input *in, bool train
 /* Gradients of scale * loss_sum are added to the flat gradients.  scale f64 [1,1] device.
  *
  * A tied matrix has one accumulator per use: the embedding's is the flat gradient, the
- * head's stands beside it and is added to it, once, in the backward that is the `last` of
- * the step (then it is cleared); so the sum's order does not depend on where the uses run.
+ * head's stands beside it and is added to it, once, in the backward that is the `last`
+ * before the flat gradients are folded or reduced (then it is cleared); so the order of the
+ * sum does not depend on where the uses run.
  *
  * ready (may be NULL) is called on the host only in the `last` backward, row by row, once
  * all work on that row's gradient is queued: last row first, shared storage once (by its

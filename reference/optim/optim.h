@@ -11,15 +11,22 @@
 #include "params/params.h"
 
 struct optim;
+/* weights, gradients: flat buffers of run->precision.  Owner of *out: the caller; what is
+ * passed in outlives it.  Fails: ERR_CONFIG (every parameter is frozen), ERR_MEMORY. */
 enum err optim_create(const struct run_config *run, const struct param_table *table, const struct flat *flat, struct dev *d,
                       struct dev_stream *compute, void *weights, void *gradients, struct optim **out);
-void optim_destroy(struct optim *o);
-/* Queue the update number `update` (from 1). */
+void optim_destroy(struct optim *o); /* waits for what it queued; NULL is allowed */
+/* Queue the update number `update` (from 1).  Nothing is allocated; the host waits only when it is
+ * more than OPTIM_AHEAD updates ahead of the device. */
+enum { OPTIM_AHEAD = 8 };
 enum err optim_step(struct optim *o, int64_t update);
-/* Device scalars of the last step, f64 [1,1]. */
+/* Device scalars of the last step, f64 [1,1].  The norm is taken before clipping. */
 struct tensor optim_norm(const struct optim *o), optim_factor(const struct optim *o), optim_lr(const struct optim *o);
-/* Flat moments (NULL under SGD). */
+/* Flat moments (NULL under SGD); padding and rows that take no update stay zero. */
 void *optim_moments1(const struct optim *o), *optim_moments2(const struct optim *o);
-/* Closed form: linear warm-up over lr_warmup updates, then cosine to lr_min at lr_decay. */
+/* The learning rate of an update, closed form.  With w = lr_warmup, d = lr_decay:
+ *   update <= w:  lr * update / w
+ *   after that:   constant: lr;  cosine: lr_min + (lr - lr_min) * (1 + cos(pi * x)) / 2,
+ *                 x = (update - w) / (d - w), 1 at most; lr_min at once if d <= w. */
 double optim_lr_at(const struct run_config *run, int64_t update);
 #endif

@@ -3,8 +3,10 @@
  * Every object has schema, kind, case, and where it applies rank, step, microbatch;
  * then set.* (what was asked), got.* (what was measured, unit in the key, raw samples as
  * lists), env.* (machine and versions, an allow-list).  Kinds and keys are rows of
- * keys.def: a key not in the table is a bug, and results/schema.md is printed from it.
+ * keys.def (env.*: env.def; set.*: the options): a key that is not in the table, or a
+ * value of another type, is a bug, and results/schema.md is printed from them.
  * Lines are written with one write() as they come, so a killed run keeps its records.
+ * Text that is not UTF-8 is kept with '?' for each byte that is not ASCII.
  */
 #ifndef BASE_RECORD_H
 #define BASE_RECORD_H
@@ -21,7 +23,8 @@ extern "C" {
 enum { RECORD_SCHEMA = 1 };
 
 struct record_file;
-/* Append to path (created).  `name` is the case.  rank -1: not a rank's record. */
+/* Append to path (created); its only writer.  A last line that a kill cut short is removed.
+ * `name` is the case.  rank -1: not a rank's record.  Fails: ERR_IO, ERR_MEMORY. */
 enum err record_open(const char *path, const char *name, int rank, struct record_file **out);
 void record_close(struct record_file *f); /* NULL is allowed */
 
@@ -36,12 +39,13 @@ void record_reals(struct record_file *f, const char *key, const double *values, 
 void record_ints(struct record_file *f, const char *key, const int64_t *values, int64_t n);
 void record_texts(struct record_file *f, const char *key, const char *const *values, int64_t n);
 void record_json(struct record_file *f, const char *key, json_t *value); /* takes the reference */
-enum err record_end(struct record_file *f); /* ERR_IO with errno's text: a full disk is heard of */
+/* ERR_IO with errno's text: a full disk is heard of, now and at every later call. */
+enum err record_end(struct record_file *f);
 
 /* All records of a file; a last line cut short by a kill is dropped and counted.
  * *out: array of objects, new reference.  Fails: ERR_IO, ERR_FORMAT (path:line). */
 enum err record_read(const char *path, json_t **out, int *cut);
-/* got.x of a record; "nan", "inf", "-inf" become what they say; missing: fallback. */
+/* The value of a whole key ("got.loss"); "nan", "inf", "-inf" become what they say; missing: fallback. */
 double record_get_real(const json_t *record, const char *key, double fallback);
 int64_t record_get_int(const json_t *record, const char *key, int64_t fallback);
 const char *record_get_text(const json_t *record, const char *key); /* NULL: none */

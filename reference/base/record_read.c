@@ -1,0 +1,73 @@
+/* record_read.c - records back from a file that a kill may have cut short. */
+#include "base/record.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum err read_line(const char *path, int number, const char *line, size_t n, json_t *records, int *cut)
+{
+  const bool ended = line[n - 1] == '\n';
+  json_error_t error;
+  json_t *record = json_loadb(line, ended ? n - 1 : n, JSON_REJECT_DUPLICATES, &error);
+  if (record == NULL && !ended) {
+    (*cut)++;
+    return ERR_OK;
+  }
+  if (record == NULL) FAIL(ERR_FORMAT, "%s:%d: %s", path, number, error.text);
+  const json_t *schema = json_object_get(record, "schema");
+  if (!json_is_integer(schema) || json_integer_value(schema) != RECORD_SCHEMA || !json_is_string(json_object_get(record, "kind")) ||
+      !json_is_string(json_object_get(record, "case"))) {
+    json_decref(record);
+    FAIL(ERR_FORMAT, "%s:%d: not a record; valid: an object with \"schema\": %d, kind and case", path, number, RECORD_SCHEMA);
+  }
+  if (json_array_append_new(records, record) != 0) FAIL(ERR_MEMORY, "%s:%d: no memory for a record", path, number);
+  return ERR_OK;
+}
+
+enum err record_read(const char *path, json_t **out, int *cut)
+{
+  enum err err = ERR_OK;
+  char *line = NULL;
+  size_t room = 0;
+  *out = NULL;
+  *cut = 0;
+  FILE *file = fopen(path, "rb");
+  if (file == NULL) FAIL(ERR_IO, "%s: %s", path, strerror(errno));
+  json_t *records = json_array();
+  if (records == NULL) FAIL_TO(close_file, ERR_MEMORY, "%s: no memory for its records", path);
+  ssize_t n;
+  for (int number = 1; (n = getline(&line, &room, file)) > 0; number++)
+    TRY_TO(free_records, read_line(path, number, line, (size_t)n, records, cut));
+  if (!feof(file)) FAIL_TO(free_records, ERR_IO, "%s: %s", path, strerror(errno));
+  *out = records;
+  records = NULL;
+
+free_records:
+  json_decref(records);
+close_file:
+  free(line);
+  fclose(file);
+  return err;
+}
+
+double record_get_real(const json_t *record, const char *key, double fallback)
+{
+  const json_t *value = json_object_get(record, key);
+  if (json_is_number(value)) return json_number_value(value);
+  const char *text = json_string_value(value);
+  if (text == NULL) return fallback;
+  if (strcmp(text, "nan") == 0) return NAN;
+  if (strcmp(text, "inf") == 0) return INFINITY;
+  if (strcmp(text, "-inf") == 0) return -INFINITY;
+  return fallback;
+}
+
+int64_t record_get_int(const json_t *record, const char *key, int64_t fallback)
+{
+  const json_t *value = json_object_get(record, key);
+  return json_is_integer(value) ? json_integer_value(value) : fallback;
+}
+
+const char *record_get_text(const json_t *record, const char *key) { return json_string_value(json_object_get(record, key)); }

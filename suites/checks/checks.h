@@ -1,0 +1,33 @@
+/* checks.h - the checks, one row each: name, observable, companions, meaning.
+ *
+ * A row's judge is the function <name>_judge in <name>.c (the three that compare bits share
+ * bits.c).  To add one: a row here and a file with its function.
+ */
+#ifndef CHECKS_CHECKS_H
+#define CHECKS_CHECKS_H
+
+#include "companions.h"
+#include "judge.h"
+
+#define CHECKS_LIST(CHECK)                                                                                              \
+  CHECK(ends, "O14", NULL, "the run ended by itself, every rank told of every step once and closed its records")        \
+  CHECK(finite, "O3", NULL, "every loss, norm, factor, gradient and weight is a finite number")                         \
+  CHECK(initial, "O1", companions_truth, "same parameters, shapes and initial contents as the truth; count by formula") \
+  CHECK(batch, "O2", companions_truth, "the same samples, tokens and micro-batches as the serial run, each once")       \
+  CHECK(loss, "O3", companions_noise, "loss sums and counts per micro-batch and step, and evaluation, against the truth") \
+  CHECK(gradients, "O4", companions_noise, "every parameter's reduced gradient at every step against the truth")        \
+  CHECK(norm, "O5", companions_noise, "gradient norm against the truth and against the run's own gradients")            \
+  CHECK(update, "O6", NULL, "clip factor, learning rate, moments and weights recomputed from the observed gradients")   \
+  CHECK(replicas, "O7", NULL, "what must be equal on all ranks of a group has equal hashes")                            \
+  CHECK(rerun, "O8", companions_rerun, "the same run again gives the same bits")                                        \
+  CHECK(overlap_off, "O8", companions_overlap_off, "the same run without overlap gives the same bits")                  \
+  CHECK(twin, "O8", companions_twin, "rank-ordered data parallel equals the serial run with one accumulator a replica") \
+  CHECK(collectives, "O16", NULL, "self-test: each collective delivers what a closed form says, no element wrong")
+
+#define CHECKS_DECLARE(name, observable, wants, meaning)                                                                  \
+  void name##_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, \
+                    int n, struct verdict *out);
+CHECKS_LIST(CHECKS_DECLARE)
+#undef CHECKS_DECLARE
+
+#endif

@@ -1,0 +1,129 @@
+/* companions.c - companions by resetting what they must not depend on. */
+#include "companions.h"
+
+#include "evidence.h"
+#include "verdict.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct companion *take(struct companion *out, int *n, int max, const char *role, const struct run_config *config)
+{
+  BUG_IF(*n >= max);
+  struct companion *c = &out[(*n)++];
+  memset(c, 0, sizeof *c);
+  snprintf(c->role, sizeof c->role, "%s", role);
+  c->config = *config;
+  c->config.name[0] = '\0';
+  c->config.out[0] = '\0';
+  return c;
+}
+
+/* What is to be learned and from what, and nothing of how the work is cut or run. */
+static struct run_config serial(const struct run_config *c)
+{
+  struct run_config defaults, s = *c;
+  config_default(&defaults);
+  s.device = defaults.device;
+  s.threads = defaults.threads;
+  s.lazy_seed = defaults.lazy_seed;
+  s.poison_end = defaults.poison_end;
+  s.dp = s.tp = s.pp = 1;
+  s.replicas = defaults.replicas;
+  s.order_seed = 0;
+  s.reduce = defaults.reduce;
+  s.reduce_each = defaults.reduce_each;
+  s.bucket = defaults.bucket;
+  s.overlap = defaults.overlap;
+  s.synchronous = defaults.synchronous;
+  s.dump = DUMP_GRADIENTS;
+  s.trace_time = defaults.trace_time;
+  s.communicate = true;
+  s.slow_percent = defaults.slow_percent;
+  s.slow_rank = defaults.slow_rank;
+  s.fault[0] = '\0';
+  s.fault_strength = defaults.fault_strength;
+  s.fault_rank = defaults.fault_rank;
+  if (s.precision != DTYPE_F64) s.weights_as = s.precision; /* start from the weights as the case stores them */
+  return s;
+}
+
+int companions_truth(const struct run_config *c, struct companion *out, int max)
+{
+  int n = 0;
+  struct run_config s = serial(c);
+  s.precision = DTYPE_F64;
+  take(out, &n, max, "truth", &s);
+  return n;
+}
+
+int companions_noise(const struct run_config *c, struct companion *out, int max)
+{
+  int n = companions_truth(c, out, max);
+  for (int i = 0; i < COMPANIONS_NOISE; i++) {
+    char role[32];
+    snprintf(role, sizeof role, "noise%d", i);
+    struct run_config s = serial(c);
+    s.order_seed = i + 1;
+    if (i % 2 == 1 && c->dp > 1) s.replicas = c->dp;
+    take(out, &n, max, role, &s);
+  }
+  return n;
+}
+
+int companions_rerun(const struct run_config *c, struct companion *out, int max)
+{
+  int n = 0;
+  take(out, &n, max, "rerun", c);
+  return n;
+}
+
+int companions_overlap_off(const struct run_config *c, struct companion *out, int max)
+{
+  int n = 0;
+  if (!c->overlap || c->dp == 1) return n;
+  struct run_config s = *c;
+  s.overlap = false;
+  take(out, &n, max, "overlap_off", &s);
+  return n;
+}
+
+int companions_twin(const struct run_config *c, struct companion *out, int max)
+{
+  int n = 0;
+  if (c->dp == 1 || c->reduce != REDUCE_ORDERED) return n;
+  struct run_config s = serial(c);
+  s.replicas = c->dp;
+  s.reduce_each = c->reduce_each;
+  s.threads = c->threads;
+  s.dump = c->dump;
+  take(out, &n, max, "twin", &s);
+  return n;
+}
+
+static bool have(const struct companion *wanted, const struct run_data *const *companions, int n, const char *role,
+                 const struct run_data **out, struct verdict *v)
+{
+  *out = evidence_companion(wanted, companions, n, role);
+  if (*out != NULL && evidence_ended(*out)) return true;
+  verdict_say(v, OUTCOME_INVALID, "the companion run '%s' %s", role, *out ? "did not run to its end" : "could not be had");
+  return false;
+}
+
+bool companions_have_truth(const struct companion *wanted, const struct run_data *const *companions, int n,
+                           const struct run_data **truth, struct verdict *v)
+{
+  return have(wanted, companions, n, "truth", truth, v);
+}
+
+bool companions_have_noise(const struct companion *wanted, const struct run_data *const *companions, int n,
+                           const struct run_data **truth, const struct run_data *noise[COMPANIONS_NOISE], struct verdict *v)
+{
+  if (!have(wanted, companions, n, "truth", truth, v)) return false;
+  for (int i = 0; i < COMPANIONS_NOISE; i++) {
+    char role[32];
+    snprintf(role, sizeof role, "noise%d", i);
+    if (!have(wanted, companions, n, role, &noise[i], v)) return false;
+  }
+  return true;
+}

@@ -1,0 +1,31 @@
+/* companions.h - the runs that a check needs beside the case, derived from its settings.
+ *
+ * Pure: of the config alone.  Settings that cannot change what a companion shows are reset to
+ * their defaults, so that cases which differ in layout, buckets or overlap share one truth.
+ */
+#ifndef CHECKS_COMPANIONS_H
+#define CHECKS_COMPANIONS_H
+
+#include "judge.h"
+
+enum { COMPANIONS_NOISE = 8 };
+
+/* One rank, float64, the case's weights and batches, no fault: role "truth". */
+int companions_truth(const struct run_config *c, struct companion *out, int max);
+/* truth, and noise0..7: legal serial runs in the case's precision.  Each permutes the micro-batches;
+ * every other one also splits the sums over as many accumulators as the case has replicas. */
+int companions_noise(const struct run_config *c, struct companion *out, int max);
+int companions_rerun(const struct run_config *c, struct companion *out, int max);
+/* None where overlap is off already. */
+int companions_overlap_off(const struct run_config *c, struct companion *out, int max);
+/* None unless the case has several replicas and rank-ordered sums. */
+int companions_twin(const struct run_config *c, struct companion *out, int max);
+
+/* What companions_noise asked for, found again by role: false and a verdict of INVALID that names
+ * the first that is missing or did not run to its end. */
+bool companions_have_truth(const struct companion *wanted, const struct run_data *const *companions, int n,
+                           const struct run_data **truth, struct verdict *v);
+bool companions_have_noise(const struct companion *wanted, const struct run_data *const *companions, int n,
+                           const struct run_data **truth, const struct run_data *noise[COMPANIONS_NOISE], struct verdict *v);
+
+#endif

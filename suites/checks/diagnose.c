@@ -1,0 +1,292 @@
+/* diagnose.c - from what all checks of a case say together to the likeliest cause.
+ *
+ * Each rule is a signature: a pure function of the evidence that answers whether this run looks like
+ * that fault.  Rules stand in order, the most telling first; the first that matches speaks.  The name of a
+ * planted fault is never read; fault_rows gives only the sentence.
+ */
+#include "base/fault.h"
+#include "bound.h"
+#include "gap.h"
+#include "losses.h"
+#include "schedule.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct signs {
+  const struct run_data *run, *truth;
+  const struct verdict *list;
+  int n;
+  struct gaps first, second; /* gradients of steps 0 and 1; n = 0: none */
+  bool clean_loss;           /* the run's own sums agree with the truth's at step 0 */
+};
+
+static const struct verdict *failed(const struct signs *s, const char *check)
+{
+  for (int i = 0; i < s->n; i++)
+    if (s->list[i].outcome == OUTCOME_FAIL && strcmp(s->list[i].check, check) == 0) return &s->list[i];
+  return NULL;
+}
+
+static bool near(double a, double b, double relative) { return isfinite(a) && isfinite(b) && fabs(a - b) <= relative * fabs(b); }
+
+/* A gradient that no legal rounding explains, with room above every ceiling. */
+static bool is_off(const struct signs *s, const struct gap *row)
+{
+  return !row->zero && !(row->error <= 10.0 * bound_ceiling(BOUND_GRADIENT, (enum dtype)s->run->config.precision, 0));
+}
+
+static int count_off(const struct signs *s, const struct gaps *g)
+{
+  int off = 0;
+  for (int i = 0; i < g->n; i++) off += is_off(s, &g->rows[i]);
+  return off;
+}
+
+/* --- hangs and order -------------------------------------------------------------------- */
+
+static bool rank_ended_early(const struct signs *s)
+{
+  const struct verdict *ends = failed(s, "ends");
+  if (ends == NULL || strcmp(s->run->end, "timeout") != 0) return false;
+  int most = 0, least = -1;
+  for (int rank = 0; rank < evidence_ranks(s->run); rank++) {
+    const int told = evidence_count(s->run, "step", rank, -1, -1) + evidence_count(s->run, "done", rank, -1, -1);
+    if (told > most) most = told;
+    if (least < 0 || told < least) least = told;
+  }
+  return most > least;
+}
+
+static bool order_differs(const struct signs *s) { return failed(s, "trace") != NULL && evidence_ranks(s->run) > 1; }
+
+/* --- not a number ------------------------------------------------------------------------ */
+
+static bool infinite_norm(const struct signs *s)
+{
+  const struct verdict *finite = failed(s, "finite");
+  return finite != NULL && strcmp(finite->observable, "O4") != 0 && strcmp(finite->observable, "O3") != 0;
+}
+
+static bool poison_read(const struct signs *s)
+{
+  const struct verdict *finite = failed(s, "finite");
+  return finite != NULL && evidence_ranks(s->run) > 1;
+}
+
+/* --- self-test ---------------------------------------------------------------------------- */
+
+/* Wrong elements in strided views only, or also in contiguous buffers? */
+static bool wrong_elements(const struct signs *s, bool strided)
+{
+  bool in_strided = false, in_plain = false;
+  if (failed(s, "collectives") == NULL) return false;
+  for (size_t i = 0; i < json_array_size(s->run->records); i++) {
+    const json_t *record = json_array_get(s->run->records, i);
+    if (!evidence_is(record, "measure") || !(evidence_real(record, "got.wrong") > 0.0)) continue;
+    if (strstr(evidence_text(record, "got.what"), "strided")) in_strided = true;
+    else in_plain = true;
+  }
+  return strided ? in_strided && !in_plain : in_plain;
+}
+static bool strides_ignored(const struct signs *s) { return wrong_elements(s, true); }
+static bool bits_changed(const struct signs *s) { return wrong_elements(s, false); }
+
+/* --- the same twice ----------------------------------------------------------------------- */
+
+static bool embedding_only_differs(const struct signs *s)
+{
+  const struct verdict *rerun = failed(s, "rerun");
+  return rerun != NULL && (strstr(rerun->worst, "wte") != NULL || strstr(rerun->worst, "wpe") != NULL) && count_off(s, &s->first) == 0;
+}
+
+static bool overlap_changes_bits(const struct signs *s) { return failed(s, "overlap_off") != NULL; }
+
+/* --- losses ------------------------------------------------------------------------------- */
+
+static double reported_loss(const struct signs *s, int rank) { return evidence_value(s->run, "step", rank, 0, -1, "got.loss"); }
+
+static bool evaluation_scaled(const struct signs *s)
+{
+  if (failed(s, "loss") == NULL) return false;
+  const json_t *eval = evidence_record(s->run, "eval", 0, -1, -1);
+  return eval != NULL && !near(evidence_real(eval, "got.loss"), evidence_real(eval, "got.train_loss"), 1e-9);
+}
+
+static bool loss_is_local(const struct signs *s)
+{
+  const int ranks = evidence_ranks(s->run);
+  if (failed(s, "loss") == NULL || ranks == 1 || count_off(s, &s->first) > 0) return false;
+  for (int rank = 0; rank < ranks; rank++) {
+    const double got = reported_loss(s, rank);
+    for (int other = 0; other < ranks; other++) {
+      const struct loss_sums local = losses_gather(s->run, 0, other);
+      if (near(got, local.sum / local.tokens, 1e-9)) return true;
+    }
+  }
+  return false;
+}
+
+/* Means over micro-batches, within a rank or over all, averaged. */
+static bool loss_is_mean_of_means(const struct signs *s)
+{
+  const struct loss_sums all = losses_gather(s->run, 0, -1);
+  if (all.microbatches < 2 || failed(s, "loss") == NULL) return false;
+  return near(reported_loss(s, 0), all.mean_of_means, 1e-9);
+}
+
+static double mean_over_ranks(const struct signs *s)
+{
+  double mean = 0.0;
+  for (int rank = 0; rank < evidence_ranks(s->run); rank++) {
+    const struct loss_sums local = losses_gather(s->run, 0, rank);
+    mean += local.sum / local.tokens / evidence_ranks(s->run);
+  }
+  return mean;
+}
+
+static bool loss_is_mean_over_ranks(const struct signs *s)
+{
+  return evidence_ranks(s->run) > 1 && failed(s, "loss") != NULL && near(reported_loss(s, 0), mean_over_ranks(s), 1e-9);
+}
+
+/* --- gradients ---------------------------------------------------------------------------- */
+
+/* Off everywhere, in direction too: the parts of the batch are weighted wrongly. */
+static bool weights_of_parts_differ(const struct signs *s)
+{
+  return s->clean_loss && s->first.n > 0 && 2 * count_off(s, &s->first) > s->first.n;
+}
+static bool weighted_by_microbatch(const struct signs *s)
+{
+  return weights_of_parts_differ(s) && evidence_microbatches(&s->run->config) > evidence_ranks(s->run) &&
+         (evidence_ranks(s->run) == 1 || loss_is_mean_of_means(s));
+}
+static bool weighted_by_rank(const struct signs *s) { return weights_of_parts_differ(s) && evidence_ranks(s->run) > 1; }
+
+static bool only_tied_is_off(const struct signs *s)
+{
+  if (!s->run->config.tied || s->first.n == 0) return false;
+  bool tied = false;
+  for (int i = 0; i < s->first.n; i++) {
+    if (!is_off(s, &s->first.rows[i])) continue;
+    if (strstr(s->first.rows[i].name, "wte") == NULL) return false;
+    tied = true;
+  }
+  return tied;
+}
+
+/* Every parameter that is off, and none that is not, has exactly as many elements as a bucket. */
+static bool exact_fits_are_off(const struct signs *s)
+{
+  if (s->run->config.bucket == 0 || count_off(s, &s->first) == 0) return false;
+  for (int i = 0; i < s->first.n; i++) {
+    const char *name = s->first.rows[i].name;
+    const json_t *facts = evidence_parameter(s->run, name);
+    if (s->first.rows[i].zero || facts == NULL) continue;
+    const double elements = evidence_real(facts, "got.rows") * evidence_real(facts, "got.cols");
+    if (is_off(s, &s->first.rows[i]) && elements != (double)s->run->config.bucket) return false;
+  }
+  return true;
+}
+
+/* Right at step 0, wrong from step 1 on: what is too much at step 1 is step 0's gradient. */
+static bool leftover_of_step_before(const struct signs *s)
+{
+  return s->first.n > 0 && count_off(s, &s->first) == 0 && 2 * count_off(s, &s->second) > s->second.n;
+}
+
+/* --- update ------------------------------------------------------------------------------- */
+
+static bool factor_above_one(const struct signs *s)
+{
+  const double norm = evidence_value(s->run, "step", 0, 0, -1, "got.norm"), factor = evidence_value(s->run, "step", 0, 0, -1, "got.clip_factor");
+  if (failed(s, "update") == NULL || s->run->config.clip <= 0.0) return false;
+  return factor > 1.0 || (norm > s->run->config.clip && factor == 1.0);
+}
+
+/* The rate of update k is the closed form's at m * k, m = ranks, micro-batches of a rank, or of all. */
+static bool schedule_runs_ahead(const struct signs *s)
+{
+  if (failed(s, "update") == NULL) return false;
+  const int64_t all = evidence_microbatches(&s->run->config), ranks = evidence_ranks(s->run), steps = evidence_steps(s->run);
+  const int64_t factors[] = {all, ranks, all / ranks};
+  for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+    bool fits = factors[i] > 1 && steps > 0, differs = false;
+    for (int64_t step = 0; step < steps; step++) {
+      const double lr = evidence_value(s->run, "step", 0, step, -1, "got.lr");
+      fits = fits && fabs(lr - schedule_lr(&s->run->config, (step + 1) * factors[i])) <= 1e-12 * s->run->config.lr;
+      differs = differs || !near(lr, schedule_lr(&s->run->config, step + 1), 1e-12);
+    }
+    if (fits && differs) return true;
+  }
+  return false;
+}
+
+static bool memory_is_off(const struct signs *s) { return failed(s, "memory") != NULL; }
+
+static const struct {
+  enum fault cause;
+  bool (*looks)(const struct signs *s);
+} rules[] = {
+  {FAULT_HG_UNEVEN_STEPS, rank_ended_early},
+  {FAULT_CL_NONCONTIGUOUS_TENSOR, strides_ignored},
+  {FAULT_CL_LL128_CORRUPTION, bits_changed},
+  {FAULT_CLIP_INF_HANDLING, infinite_norm},
+  {FAULT_Z_UNINITIALISED_COMM_BUFFER, poison_read},
+  {FAULT_HG_CONCURRENT_COMMUNICATORS, order_differs},
+  {FAULT_LN_VAL_LOSS_RESCALED, evaluation_scaled},
+  {FAULT_LN_LOGGED_LOSS_LOCAL_ONLY, loss_is_local},
+  {FAULT_LN_GA_MEAN_OF_MEANS, loss_is_mean_of_means},
+  {FAULT_LN_RANK_TOKEN_IMBALANCE, loss_is_mean_over_ranks},
+  {FAULT_RNG_NONDETERMINISTIC_EMBEDDING_BWD, embedding_only_differs},
+  {FAULT_GR_TIED_PARAM_ONE_SLOT, only_tied_is_off},
+  {FAULT_GR_BUCKET_EXACT_FIT_SKIPPED, exact_fits_are_off},
+  {FAULT_GR_STALE_GRAD_AFTER_WRITE, leftover_of_step_before},
+  {FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT, overlap_changes_bits},
+  {FAULT_LN_GA_MEAN_OF_MEANS, weighted_by_microbatch},
+  {FAULT_LN_RANK_TOKEN_IMBALANCE, weighted_by_rank},
+  {FAULT_CLIP_MAX_FOR_MIN, factor_above_one},
+  {FAULT_OPT_LR_STEPS_BY_WORLD, schedule_runs_ahead},
+  {FAULT_MM_WRONG_ESTIMATE, memory_is_off},
+};
+
+static bool loss_sums_agree(const struct run_data *run, const struct run_data *truth)
+{
+  const struct loss_sums mine = losses_gather(run, 0, -1), theirs = losses_gather(truth, 0, -1);
+  return near(mine.sum, theirs.sum, 10.0 * bound_ceiling(BOUND_LOSS, (enum dtype)run->config.precision, 0)) && mine.tokens == theirs.tokens;
+}
+
+static void name_cause(const struct signs *s, struct diagnosis *out)
+{
+  for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+    if (rules[i].looks(s)) {
+      snprintf(out->fault, sizeof out->fault, "%s", fault_rows[rules[i].cause].name);
+      snprintf(out->sentence, sizeof out->sentence, "%s", fault_rows[rules[i].cause].cause);
+      return;
+    }
+}
+
+void judge_diagnose(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
+                    struct verdict *list, int verdicts, struct diagnosis *out)
+{
+  struct signs s = {.run = run, .list = list, .n = verdicts};
+  memset(out, 0, sizeof *out);
+  bool any = false;
+  for (int i = 0; i < verdicts; i++) any = any || list[i].outcome == OUTCOME_FAIL;
+  if (!any) return;
+
+  s.truth = evidence_companion(wanted, companions, n, "truth");
+  if (s.truth != NULL) {
+    s.clean_loss = loss_sums_agree(run, s.truth);
+    if (gap_measure(run, s.truth, 0, &s.first) != ERR_OK || gap_measure(run, s.truth, 1, &s.second) != ERR_OK)
+      err_clear(); /* dumps that are absent leave the rules about gradients without evidence */
+  }
+  name_cause(&s, out);
+  gap_free(&s.first);
+  gap_free(&s.second);
+  for (int i = 0; i < verdicts; i++)
+    if (list[i].outcome == OUTCOME_FAIL) snprintf(list[i].cause, sizeof list[i].cause, "%s", out->sentence);
+}

@@ -1,0 +1,72 @@
+/* ends.c - O14: the run ended by itself and every rank told its whole story, once. */
+#include "evidence.h"
+#include "verdict.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const cannot[] = {"unavailable", "config", "io", "memory", "invalid"}; /* err_name: not the run's fault */
+
+static bool is_cannot(const char *kind)
+{
+  for (size_t i = 0; i < sizeof cannot / sizeof *cannot; i++)
+    if (strcmp(kind, cannot[i]) == 0) return true;
+  return false;
+}
+
+/* The first rank that ended with a reason; false: none did. */
+static bool refused(const struct run_data *run, struct verdict *out)
+{
+  for (size_t i = 0; i < json_array_size(run->records); i++) {
+    const json_t *record = json_array_get(run->records, i);
+    if (!evidence_is(record, "done") || strcmp(evidence_text(record, "got.error_kind"), "ok") == 0) continue;
+    const char *kind = evidence_text(record, "got.error_kind");
+    verdict_say(out, is_cannot(kind) ? OUTCOME_INVALID : OUTCOME_FAIL, "rank %lld ended with an error (%s): %s",
+                (long long)evidence_rank(record), kind, evidence_text(record, "got.error"));
+    return true;
+  }
+  return false;
+}
+
+/* Each rank one "done", one "run" or "rank" record, and one "step" a step. */
+static bool complete(const struct run_data *run, struct verdict *out)
+{
+  for (int rank = 0; rank < evidence_ranks(run); rank++) {
+    const int done = evidence_count(run, "done", rank, -1, -1);
+    if (done != 1) {
+      verdict_say(out, OUTCOME_FAIL, "rank %d closed its records %d times", rank, done);
+      return false;
+    }
+    for (int64_t step = 0; run->config.task == TASK_TRAIN && step < run->config.steps; step++) {
+      const int told = evidence_count(run, "step", rank, step, -1);
+      if (told == 1) continue;
+      snprintf(out->worst, sizeof out->worst, "step %lld", (long long)step);
+      verdict_say(out, OUTCOME_FAIL, "rank %d told of step %lld %d times", rank, (long long)step, told);
+      return false;
+    }
+  }
+  return true;
+}
+
+void ends_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
+                struct verdict *out)
+{
+  (void)wanted, (void)companions, (void)n;
+  verdict_start(out, "ends", "O14");
+  if (strcmp(run->end, "interrupted") == 0 || strcmp(run->end, "not_started") == 0) {
+    verdict_say(out, OUTCOME_INVALID, "the run was %s: %s", run->end[0] == 'i' ? "interrupted" : "not started", run->text);
+    return;
+  }
+  if (refused(run, out)) return;
+  if (strcmp(run->end, "timeout") == 0) {
+    verdict_say(out, OUTCOME_FAIL, "no progress until the time limit: %s", run->text);
+    return;
+  }
+  if (!evidence_ended(run)) {
+    verdict_say(out, OUTCOME_FAIL, "the run %s with status %d: %s", run->end, run->status, run->text);
+    return;
+  }
+  if (!complete(run, out)) return;
+  verdict_say(out, OUTCOME_PASS, "%d ranks ran %lld steps to the end", evidence_ranks(run),
+              (long long)(run->config.task == TASK_TRAIN ? run->config.steps : 0));
+}

@@ -1,0 +1,129 @@
+/* gap.c - norms and products over two gradient dumps, summed in float64 in element order. */
+#include "gap.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sums {
+  double gg, rr, gr, dd;
+  int64_t n;
+};
+
+static void add(struct sums *s, double g, double r)
+{
+  s->gg += g * g;
+  s->rr += r * r;
+  s->gr += g * r;
+  s->dd += (g - r) * (g - r);
+  s->n++;
+}
+
+/* Columns whose gradient is zero: the middle third of the fused bias, or all. */
+static bool is_zero_column(bool fused, int64_t col, int64_t cols) { return !fused || (col >= cols / 3 && col < cols / 3 * 2); }
+
+static void finish(struct gap *row, const struct sums *s, double rms, const char *name, const char *suffix, bool zero)
+{
+  const double typical = rms * sqrt((double)s->n);
+  snprintf(row->name, sizeof row->name, "%s%s", name, suffix);
+  row->zero = zero;
+  row->got = sqrt(s->gg);
+  row->want = sqrt(s->rr);
+  row->unit = zero ? typical : fmax(row->want, 0.01 * typical);
+  const double distance = sqrt(s->dd);
+  row->error = distance == 0.0 ? 0.0 : distance / row->unit;
+  row->ratio = s->rr > 0.0 ? s->gr / s->rr : NAN;
+  row->cosine = s->gg > 0.0 && s->rr > 0.0 ? s->gr / sqrt(s->gg) / sqrt(s->rr) : NAN;
+}
+
+static double sum_of_squares(const double *x, int64_t n)
+{
+  double sum = 0.0;
+  for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+  return sum;
+}
+
+/* Largest tensor of the file, in elements. */
+static int64_t largest(const struct safetensors *f)
+{
+  int64_t most = 1;
+  for (int i = 0; i < safetensors_count(f); i++) {
+    const int64_t n = tensor_count(&safetensors_get(f, i)->data);
+    if (n > most) most = n;
+  }
+  return most;
+}
+
+static enum err measure(const struct run_data *truth, const struct safetensors *mine, const struct safetensors *theirs, double *g,
+                        double *r, struct gaps *out)
+{
+  double all = 0.0, got = 0.0;
+  int64_t elements = 0;
+  for (int i = 0; i < safetensors_count(theirs); i++) {
+    const struct tensor *t = &safetensors_get(theirs, i)->data;
+    TRY(evidence_elements(t, r));
+    all += sum_of_squares(r, tensor_count(t));
+    elements += tensor_count(t);
+  }
+  const double rms = elements > 0 ? sqrt(all / (double)elements) : 0.0;
+
+  for (int i = 0; i < safetensors_count(theirs); i++) {
+    const struct safetensor *want = safetensors_get(theirs, i), *have = safetensors_find(mine, want->name);
+    if (have == NULL) FAIL(ERR_FORMAT, "the run has no gradient of %s", want->name);
+    if (have->data.rows != want->data.rows || have->data.cols != want->data.cols)
+      FAIL(ERR_FORMAT, "gradient of %s is [%lld, %lld], the truth's [%lld, %lld]", want->name, (long long)have->data.rows,
+           (long long)have->data.cols, (long long)want->data.rows, (long long)want->data.cols);
+    TRY(evidence_elements(&want->data, r));
+    TRY(evidence_elements(&have->data, g));
+    const json_t *facts = evidence_parameter(truth, want->name);
+    const bool zero = facts != NULL && evidence_flag(facts, "got.zero_gradient");
+    const bool fused = strstr(want->name, "c_attn.bias") != NULL;
+    struct sums rest = {0}, nothing = {0};
+    for (int64_t k = 0; k < tensor_count(&want->data); k++)
+      add(zero && is_zero_column(fused, k % want->data.cols, want->data.cols) ? &nothing : &rest, g[k], r[k]);
+    got += rest.gg + nothing.gg;
+    if (rest.n > 0) finish(&out->rows[out->n++], &rest, rms, want->name, "", false);
+    if (nothing.n > 0) finish(&out->rows[out->n++], &nothing, rms, want->name, fused ? "[key]" : "", true);
+  }
+  out->got = sqrt(got);
+  out->want = sqrt(all);
+  return ERR_OK;
+}
+
+enum err gap_measure(const struct run_data *run, const struct run_data *truth, int64_t step, struct gaps *out)
+{
+  enum err err = ERR_OK;
+  struct safetensors *mine = NULL, *theirs = NULL;
+  double *g = NULL, *r = NULL;
+  memset(out, 0, sizeof *out);
+
+  TRY(evidence_tensors(run, "gradients", step, &mine));
+  TRY_TO(close_mine, evidence_tensors(truth, "gradients", step, &theirs));
+  if (safetensors_count(mine) != safetensors_count(theirs))
+    FAIL_TO(close_theirs, ERR_FORMAT, "the run has %d gradients, the truth %d", safetensors_count(mine), safetensors_count(theirs));
+  const size_t most = (size_t)largest(theirs);
+  g = malloc(most * sizeof *g);
+  r = malloc(most * sizeof *r);
+  out->rows = calloc(2 * (size_t)safetensors_count(theirs) + 1, sizeof *out->rows);
+  if (g == NULL || r == NULL || out->rows == NULL) FAIL_TO(free_all, ERR_MEMORY, "gradients of %zu elements", most);
+  TRY_TO(free_all, measure(truth, mine, theirs, g, r, out));
+  goto free_work;
+
+free_all:
+  gap_free(out);
+free_work:
+  free(g);
+  free(r);
+close_theirs:
+  safetensors_close(theirs);
+close_mine:
+  safetensors_close(mine);
+  return err;
+}
+
+void gap_free(struct gaps *g)
+{
+  free(g->rows);
+  memset(g, 0, sizeof *g);
+}

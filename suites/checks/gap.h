@@ -1,0 +1,31 @@
+/* gap.h - one step's gradients against the truth's, parameter by parameter.
+ *
+ * With G of the run, R of the truth, n elements: error = |G - R| / max(|R|, 0.01 rms sqrt(n)), rms
+ * over all of R.  ratio = <G,R>/<R,R> and cosine tell what kind of fault it is.  The part of a
+ * parameter whose true gradient is zero (the key third of the attention bias) is a row of its own,
+ * measured by |G| / (rms sqrt(n)).
+ */
+#ifndef CHECKS_GAP_H
+#define CHECKS_GAP_H
+
+#include "evidence.h"
+
+struct gap {
+  char name[112];
+  double error, ratio, cosine;
+  double got, want; /* norms                                             */
+  double unit;      /* what the difference was divided by                */
+  bool zero;        /* true gradient is zero: exempt from the ceiling    */
+};
+struct gaps {
+  int n;
+  struct gap *rows;
+  double got, want; /* norms over all parameters */
+};
+
+/* Rows in the truth's order.  Owner of *out: the caller, until gap_free.
+ * Fails: ERR_FORMAT when a dump is missing, or names or shapes differ. */
+enum err gap_measure(const struct run_data *run, const struct run_data *truth, int64_t step, struct gaps *out);
+void gap_free(struct gaps *g);
+
+#endif

@@ -1,0 +1,129 @@
+/* gradients.c - O4: every parameter's reduced gradient, before clipping, at every step. */
+#include "bound.h"
+#include "gap.h"
+#include "verdict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* F = 4 sqrt(K) u (sum over k of |g_k|^2)^1/2 over the K partial gradients that are added.  The
+ * partial ones are not dumped, but by Cauchy-Schwarz that root is at least |R| / sqrt(K): the
+ * floor used is 4 u |R|, never above F. */
+static double floor_of(const struct gap *row, enum dtype precision)
+{
+  return row->unit > 0.0 ? 4.0 * bound_unit(precision) * row->want / row->unit : 0.0;
+}
+
+/* One parameter at its worst step. */
+struct row_worst {
+  char name[112];
+  int64_t step;
+  double value, bound, excess;
+};
+
+struct tally {
+  struct worst worst;
+  struct row_worst *rows; /* in the truth's order; as many as `parameters` */
+  double smallest; /* scale error of any one parameter that is sure to be seen */
+  int off, parameters;
+  int64_t first_step; /* with a parameter off; -1: none */
+  double ratio, cosine;
+  char capped[224];   /* a parameter whose measured bound is above its ceiling; "" none */
+};
+
+static void see_row(struct row_worst *w, const struct gap *row, double bound, int64_t step)
+{
+  const double excess = bound > 0.0 && isfinite(row->error) ? row->error / bound : row->error == 0.0 ? 0.0 : INFINITY;
+  if (w->name[0] != '\0' && excess <= w->excess) return;
+  *w = (struct row_worst){.step = step, .value = row->error, .bound = bound, .excess = excess};
+  snprintf(w->name, sizeof w->name, "%s", row->name);
+}
+
+static void see(struct tally *t, const struct run_data *run, const struct gap *row, double q, int64_t step)
+{
+  const enum dtype precision = (enum dtype)run->config.precision;
+  const double bound = bound_measured(floor_of(row, precision), q), ceiling = bound_ceiling(BOUND_GRADIENT, precision, step);
+  const double before = t->worst.excess;
+  const bool ok = worst_see(&t->worst, row->error, bound, "%s at step %lld", row->name, (long long)step);
+  if (t->worst.excess > before) {
+    t->ratio = row->ratio;
+    t->cosine = row->cosine;
+  }
+  if (!ok) {
+    t->off++;
+    if (t->first_step < 0) t->first_step = step;
+  }
+  if (!row->zero && !(bound <= ceiling) && t->capped[0] == '\0')
+    snprintf(t->capped, sizeof t->capped, "%s at step %lld: measured bound %.2g, ceiling %.2g", row->name, (long long)step, bound, ceiling);
+  if (!row->zero && row->got > 0.0) t->smallest = fmax(t->smallest, (bound + row->error) * row->unit / row->got);
+}
+
+/* One step: the run and all noise against the truth. */
+static enum err judge_step(const struct run_data *run, const struct run_data *truth, const struct run_data *const *noise, int64_t step,
+                           struct tally *t)
+{
+  struct gaps mine = {0}, drawn[COMPANIONS_NOISE] = {{0}};
+  enum err err = ERR_OK;
+  TRY(gap_measure(run, truth, step, &mine));
+  if (t->rows == NULL) {
+    t->parameters = mine.n;
+    t->rows = calloc((size_t)mine.n + 1, sizeof *t->rows);
+    if (t->rows == NULL) FAIL_TO(free_drawn, ERR_MEMORY, "%d rows", mine.n);
+  }
+  if (mine.n != t->parameters) FAIL_TO(free_drawn, ERR_FORMAT, "%d parameters, %d at the step before", mine.n, t->parameters);
+  for (int i = 0; i < COMPANIONS_NOISE; i++) TRY_TO(free_drawn, gap_measure(noise[i], truth, step, &drawn[i]));
+  for (int p = 0; p < mine.n; p++) {
+    double q = 0.0;
+    for (int i = 0; i < COMPANIONS_NOISE; i++) {
+      if (!isfinite(drawn[i].rows[p].error)) q = NAN;
+      q = isnan(q) ? q : fmax(q, drawn[i].rows[p].error);
+    }
+    see(t, run, &mine.rows[p], q, step);
+    const double floor = floor_of(&mine.rows[p], (enum dtype)run->config.precision);
+    see_row(&t->rows[p], &mine.rows[p], bound_measured(floor, q), step);
+  }
+free_drawn:
+  gap_free(&mine);
+  for (int i = 0; i < COMPANIONS_NOISE; i++) gap_free(&drawn[i]);
+  return err;
+}
+
+static void conclude(const struct run_data *run, const struct tally *t, int64_t steps, struct verdict *out)
+{
+  worst_to(&t->worst, out);
+  if (t->off > 0)
+    verdict_say(out, OUTCOME_FAIL,
+                "gradient of %s is %.3g from the truth, bound %.2g (ratio %.6g, cosine %.6g); %d of %lld comparisons off, first at step %lld",
+                t->worst.place, t->worst.value, t->worst.bound, t->ratio, t->cosine, t->off, (long long)t->worst.seen, (long long)t->first_step);
+  else if (steps < run->config.steps || steps == 0)
+    verdict_say(out, OUTCOME_INVALID, "only %lld of %lld steps left evidence", (long long)steps, (long long)run->config.steps);
+  else if (t->capped[0] != '\0')
+    verdict_say(out, OUTCOME_INVALID, "the legal serial runs differ too much to decide: %s", t->capped);
+  else {
+    out->smallest = t->smallest;
+    verdict_say(out, OUTCOME_PASS, "%d parameters at %lld steps; nearest to its bound: %s, %.2g of %.2g", t->parameters, (long long)steps,
+                t->worst.place, t->worst.value, t->worst.bound);
+  }
+}
+
+void gradients_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
+                     struct verdict *out)
+{
+  verdict_start(out, "gradients", "O4");
+  const struct run_data *truth, *noise[COMPANIONS_NOISE];
+  if (!companions_have_noise(wanted, companions, n, &truth, noise, out)) return;
+
+  struct tally t = {.first_step = -1};
+  worst_start(&t.worst);
+  const int64_t steps = evidence_steps(run);
+  for (int64_t step = 0; step < steps; step++)
+    if (judge_step(run, truth, noise, step, &t) != ERR_OK) {
+      verdict_say(out, OUTCOME_INVALID, "gradients of step %lld cannot be compared: %s", (long long)step, err_text());
+      free(t.rows);
+      return;
+    }
+  conclude(run, &t, steps, out);
+  for (int p = 0; p < t.parameters; p++) verdict_detail(out, t.rows[p].name, t.rows[p].step, t.rows[p].value, t.rows[p].bound);
+  free(t.rows);
+}

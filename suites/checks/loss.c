@@ -1,0 +1,149 @@
+/* loss.c - O3: loss as sum and count: per micro-batch, per step, reported, and in evaluation.
+ *
+ *   counts     equal to the truth's, exactly
+ *   sums       within the bound of the truth's
+ *   reported   equal to what the micro-batches' sums give, on every rank
+ *   evaluation equal to the training path's loss of the same batch and weights; within the bound of the truth's
+ */
+#include "bound.h"
+#include "losses.h"
+#include "verdict.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Sums are carried in float64, so regrouping them costs some units of float64 only. */
+static const double same_sum = 1e-12;
+
+struct trial {
+  const struct run_data *run, *truth, *noise[COMPANIONS_NOISE];
+  struct worst worst;   /* against the truth */
+  struct worst reported; /* against the run's own sums */
+  int counts;           /* compared */
+  double widest;        /* measured bound / ceiling */
+  char capped[96], first[96];
+  bool missing;
+};
+
+/* One number of the run against the truth's, at one place. */
+static void against_truth(struct trial *t, const char *kind, int64_t rank, int64_t step, int64_t m, const char *key, const char *what,
+                          struct verdict *out)
+{
+  const enum dtype precision = (enum dtype)t->run->config.precision;
+  const double truth = evidence_value(t->truth, kind, -1, step, m, key);
+  const double parts = m >= 0 ? 1.0 : (double)evidence_microbatches(&t->run->config);
+  double q = 0.0;
+  for (int i = 0; i < COMPANIONS_NOISE; i++) {
+    const double d = bound_relative(evidence_value(t->noise[i], kind, -1, step, m, key), truth);
+    q = isnan(d) || isnan(q) ? NAN : fmax(q, d);
+  }
+  char place[96];
+  if (m >= 0) snprintf(place, sizeof place, "%s of micro-batch %lld at step %lld", what, (long long)m, (long long)step);
+  else snprintf(place, sizeof place, "%s at step %lld", what, (long long)step);
+  const double bound = bound_measured(4.0 * sqrt(parts) * bound_unit(precision), q);
+  const double ceiling = bound_ceiling(BOUND_LOSS, precision, step);
+  const double value = bound_relative(evidence_value(t->run, kind, rank, step, m, key), truth);
+  if (isnan(truth) || isnan(q)) t->missing = true;
+  if (!worst_see(&t->worst, value, bound, "%s", place) && t->first[0] == '\0') snprintf(t->first, sizeof t->first, "%s", place);
+  if (m < 0 && rank == 0) verdict_detail(out, what, step, value, bound);
+  if (bound / ceiling > t->widest) {
+    t->widest = bound / ceiling;
+    if (bound > ceiling) snprintf(t->capped, sizeof t->capped, "%s", place);
+  }
+}
+
+/* Exact: a count that is not the truth's.  True if equal. */
+static bool same_count(struct trial *t, const char *kind, int64_t rank, int64_t step, int64_t m, struct verdict *out)
+{
+  const double got = evidence_value(t->run, kind, rank, step, m, "got.valid_tokens");
+  const double want = evidence_value(t->truth, kind, -1, step, m, "got.valid_tokens");
+  t->counts++;
+  if (got == want) return true;
+  snprintf(out->worst, sizeof out->worst, "step %lld", (long long)step);
+  verdict_say(out, isnan(want) || isnan(got) ? OUTCOME_INVALID : OUTCOME_FAIL,
+              "rank %lld counts %.0f valid tokens in a %s of step %lld (micro-batch %lld), the truth %.0f", (long long)rank, got, kind,
+              (long long)step, (long long)m, want);
+  return false;
+}
+
+/* What each rank reports must follow from the sums of the micro-batches. */
+static void reported(struct trial *t, int64_t rank, int64_t step)
+{
+  const struct loss_sums all = losses_gather(t->run, step, -1);
+  const double sum = evidence_value(t->run, "step", rank, step, -1, "got.loss_sum");
+  const double loss = evidence_value(t->run, "step", rank, step, -1, "got.loss");
+  worst_see(&t->reported, bound_relative(sum, all.sum), same_sum, "loss sum that rank %lld reports at step %lld", (long long)rank,
+            (long long)step);
+  worst_see(&t->reported, bound_relative(loss, all.sum / all.tokens), same_sum, "loss that rank %lld reports at step %lld",
+            (long long)rank, (long long)step);
+}
+
+static void evaluation(struct trial *t, int64_t step, struct verdict *out)
+{
+  for (int rank = 0; rank < evidence_ranks(t->run); rank++) {
+    const json_t *record = evidence_record(t->run, "eval", rank, step, -1);
+    if (record == NULL) {
+      t->missing = true;
+      continue;
+    }
+    const double loss = evidence_real(record, "got.loss");
+    against_truth(t, "eval", rank, step, -1, "got.loss", "evaluation loss", out);
+    worst_see(&t->reported, bound_relative(loss, evidence_real(record, "got.train_loss")), same_sum,
+              "evaluation loss beside the training path's (rank %d, step %lld)", rank, (long long)step);
+    worst_see(&t->reported, bound_relative(loss, evidence_real(record, "got.loss_sum") / evidence_real(record, "got.valid_tokens")),
+              same_sum, "evaluation loss beside its own sum (rank %d, step %lld)", rank, (long long)step);
+  }
+}
+
+static bool judge_step(struct trial *t, int64_t step, struct verdict *out)
+{
+  for (int64_t m = 0; m < evidence_microbatches(&t->run->config); m++) {
+    if (!same_count(t, "microbatch", -1, step, m, out)) return false;
+    against_truth(t, "microbatch", -1, step, m, "got.loss_sum", "loss sum", out);
+  }
+  for (int rank = 0; rank < evidence_ranks(t->run); rank++) {
+    if (!same_count(t, "step", rank, step, -1, out)) return false;
+    against_truth(t, "step", rank, step, -1, "got.loss", "loss", out);
+    reported(t, rank, step);
+  }
+  return true;
+}
+
+static void conclude(const struct trial *t, int64_t steps, struct verdict *out)
+{
+  const bool own = t->reported.over > 0; /* what contradicts the run itself needs no truth to be wrong */
+  worst_to(own ? &t->reported : &t->worst, out);
+  if (own)
+    verdict_say(out, OUTCOME_FAIL, "%s is off by %.3g (relative), bound %.0e; %lld of %lld such numbers are", t->reported.place,
+                t->reported.value, t->reported.bound, (long long)t->reported.over, (long long)t->reported.seen);
+  else if (t->worst.over > 0 && !t->missing)
+    verdict_say(out, OUTCOME_FAIL, "%s is %.3g (relative) from the truth, bound %.2g; %lld of %lld comparisons off, first: %s",
+                t->worst.place, t->worst.value, t->worst.bound, (long long)t->worst.over, (long long)t->worst.seen, t->first);
+  else if (t->missing || steps < t->run->config.steps || t->worst.seen == 0)
+    verdict_say(out, OUTCOME_INVALID, "losses are missing: %lld of %lld steps told by every rank%s", (long long)steps,
+                (long long)t->run->config.steps, t->missing ? ", and some records or companions' records absent" : "");
+  else if (t->capped[0] != '\0')
+    verdict_say(out, OUTCOME_INVALID, "the legal serial runs differ too much to decide: measured bound above its ceiling for %s", t->capped);
+  else {
+    out->smallest = t->worst.bound + t->worst.value;
+    verdict_say(out, OUTCOME_PASS, "%lld losses at %lld steps and %d counts; nearest to its bound: %s, %.2g of %.2g",
+                (long long)t->worst.seen, (long long)steps, t->counts, t->worst.place, t->worst.value, t->worst.bound);
+  }
+}
+
+void loss_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
+                struct verdict *out)
+{
+  verdict_start(out, "loss", "O3");
+  struct trial t = {.run = run};
+  if (!companions_have_noise(wanted, companions, n, &t.truth, t.noise, out)) return;
+  worst_start(&t.worst);
+  worst_start(&t.reported);
+  const int64_t steps = evidence_steps(run);
+  for (int64_t step = 0; step < steps; step++)
+    if (!judge_step(&t, step, out)) return;
+  for (int64_t step = 0; step <= steps; step++)
+    if (evidence_record(t.truth, "eval", -1, step, -1) != NULL) evaluation(&t, step, out);
+  if (run->config.evaluate_each > 0 && evidence_record(t.truth, "eval", -1, -1, -1) == NULL) t.missing = true;
+  conclude(&t, steps, out);
+}

@@ -1,0 +1,26 @@
+/* shapes.h - GPT-2's parameters written down a second time, from the published architecture.
+ *
+ * An independent count: nothing here includes the trainer's parameter table.  Names are Hugging
+ * Face's.  Rows that share storage (reused blocks, the tied head) are not listed.
+ */
+#ifndef CHECKS_SHAPES_H
+#define CHECKS_SHAPES_H
+
+#include "base/config.h"
+
+enum { SHAPES_A_BLOCK = 12 };
+
+struct shape {
+  char name[96];
+  int64_t rows, cols;
+  bool unused; /* no forward touches it */
+};
+
+/* Row i in table order: wte, wpe, blocks, ln_f, lm_head if untied, extra.unused if asked for.
+ * False: no such row. */
+bool shapes_at(const struct run_config *c, int i, struct shape *out);
+int shapes_count(const struct run_config *c);
+int64_t shapes_blocks(const struct run_config *c); /* blocks that own their parameters */
+double shapes_elements(const struct run_config *c); /* sum over rows, unused not counted */
+
+#endif

@@ -1,0 +1,204 @@
+/* update.c - O6: each update recomputed in float64 from what the run itself showed: gradients, norm,
+ * weights before.
+ *
+ *   factor   min(1, clip / norm), never above 1, exactly 1 below the threshold; equal on all ranks
+ *   lr       its closed form
+ *   weights  |after - recomputed| <= 4 ulp of max(|before|, |after|, lr), element by element
+ *            (ulp of the parameter alone would fail a correct AdamW by cancellation);
+ *            frozen and unused ones unchanged in bits
+ */
+#include "bound.h"
+#include "evidence.h"
+#include "schedule.h"
+#include "verdict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Both sides compute these from the same float64 numbers. */
+static const double same_scalar = 1e-12;
+
+struct ledger {
+  const struct run_data *run;
+  int64_t steps;
+  struct safetensors **weights, **gradients; /* by step; weights has one more: the end */
+  double *factor, *lr;                       /* as reported by rank 0                  */
+  double *before, *after, *gradient;
+  struct schedule_element *state;
+  struct worst worst;
+  double smallest;
+};
+
+static bool judge_factor(struct ledger *l, int64_t step, int rank, struct verdict *out)
+{
+  const double norm = evidence_value(l->run, "step", rank, step, -1, "got.norm");
+  const double factor = evidence_value(l->run, "step", rank, step, -1, "got.clip_factor");
+  const double want = schedule_clip(&l->run->config, norm);
+  snprintf(out->worst, sizeof out->worst, "clip factor at step %lld", (long long)step);
+  out->value = factor;
+  out->bound = want;
+  const bool exact = want == 1.0 && factor != 1.0;
+  if (!exact && factor <= 1.0 && bound_relative(factor, want) <= same_scalar) return true;
+  verdict_say(out, OUTCOME_FAIL, "rank %d multiplied the gradients of step %lld by %.17g; norm %.6g and clip %.6g give %.17g", rank,
+              (long long)step, factor, norm, l->run->config.clip, want);
+  return false;
+}
+
+static bool judge_lr(struct ledger *l, int64_t step, int rank, struct verdict *out)
+{
+  const double lr = evidence_value(l->run, "step", rank, step, -1, "got.lr"), want = schedule_lr(&l->run->config, step + 1);
+  if (bound_relative(lr, want) <= same_scalar) return true;
+  snprintf(out->worst, sizeof out->worst, "learning rate at step %lld", (long long)step);
+  out->value = lr;
+  out->bound = want;
+  verdict_say(out, OUTCOME_FAIL, "rank %d used learning rate %.17g for update %lld; its closed form gives %.17g", rank, lr,
+              (long long)step + 1, want);
+  return false;
+}
+
+static bool judge_scalars(struct ledger *l, struct verdict *out)
+{
+  for (int64_t step = 0; step < l->steps; step++)
+    for (int rank = 0; rank < evidence_ranks(l->run); rank++)
+      if (!judge_factor(l, step, rank, out) || !judge_lr(l, step, rank, out)) return false;
+  out->worst[0] = '\0';
+  out->value = out->bound = NAN;
+  return true;
+}
+
+/* One update of one tensor: l->before and l->state are carried along from step to step. */
+static void judge_elements(struct ledger *l, const char *name, int64_t n, int64_t step, bool decay)
+{
+  const struct run_config *c = &l->run->config;
+  const enum dtype precision = (enum dtype)c->precision;
+  /* 4 ulp, with an ulp of at most 2 u times the value; float64 has its own figure */
+  const double relative = bound_ceiling(BOUND_UPDATE, precision, step);
+  double value = -1.0, bound = 0.0;
+  int64_t place = 0;
+  for (int64_t k = 0; k < n; k++) {
+    struct schedule_element *e = &l->state[k];
+    e->weight = l->before[k];
+    schedule_update(c, step + 1, l->lr[step], decay, l->gradient[k] * l->factor[step], e);
+    const double away = fabs(l->after[k] - e->weight);
+    const double limit = relative * fmax(fmax(fabs(l->before[k]), fabs(l->after[k])), l->lr[step]);
+    if (value < 0.0 || !isfinite(away) || away * bound > value * limit) {
+      value = away;
+      bound = limit;
+      place = k;
+      if (!isfinite(away)) break;
+    }
+  }
+  worst_see(&l->worst, value, bound, "%s[%lld] at step %lld", name, (long long)place, (long long)step);
+}
+
+static enum err judge_tensor(struct ledger *l, const struct safetensor *t)
+{
+  const int64_t n = tensor_count(&t->data);
+  const json_t *facts = evidence_parameter(l->run, t->name);
+  if (facts == NULL) FAIL(ERR_FORMAT, "no parameter record of %s", t->name);
+  const bool frozen = evidence_flag(facts, "got.frozen"), decay = evidence_flag(facts, "got.decay");
+  memset(l->state, 0, (size_t)n * sizeof *l->state);
+  TRY(evidence_elements(&t->data, l->before));
+  for (int64_t step = 0; step < l->steps; step++) {
+    const struct safetensor *after = safetensors_find(l->weights[step + 1], t->name);
+    const struct safetensor *gradient = safetensors_find(l->gradients[step], t->name);
+    if (after == NULL || tensor_count(&after->data) != n) FAIL(ERR_FORMAT, "%s is not among the weights after step %lld", t->name, (long long)step);
+    TRY(evidence_elements(&after->data, l->after));
+    if (frozen) {
+      const bool same = memcmp(l->before, l->after, (size_t)n * sizeof *l->before) == 0;
+      worst_see(&l->worst, same ? 0.0 : 1.0, 0.0, "frozen %s changed at step %lld", t->name, (long long)step);
+    } else {
+      if (gradient == NULL || tensor_count(&gradient->data) != n)
+        FAIL(ERR_FORMAT, "%s is not among the gradients of step %lld", t->name, (long long)step);
+      TRY(evidence_elements(&gradient->data, l->gradient));
+      judge_elements(l, t->name, n, step, decay);
+    }
+    memcpy(l->before, l->after, (size_t)n * sizeof *l->before);
+  }
+  return ERR_OK;
+}
+
+static enum err open_ledger(struct ledger *l)
+{
+  const size_t steps = (size_t)l->steps;
+  l->weights = calloc(steps + 1, sizeof *l->weights);
+  l->gradients = calloc(steps + 1, sizeof *l->gradients);
+  l->factor = calloc(steps + 1, sizeof *l->factor);
+  l->lr = calloc(steps + 1, sizeof *l->lr);
+  if (!l->weights || !l->gradients || !l->factor || !l->lr) FAIL(ERR_MEMORY, "%zu steps", steps);
+  for (int64_t step = 0; step < l->steps; step++) {
+    TRY(evidence_tensors(l->run, "weights", step, &l->weights[step]));
+    TRY(evidence_tensors(l->run, "gradients", step, &l->gradients[step]));
+    l->factor[step] = evidence_value(l->run, "step", 0, step, -1, "got.clip_factor");
+    l->lr[step] = evidence_value(l->run, "step", 0, step, -1, "got.lr");
+  }
+  TRY(evidence_tensors(l->run, "weights", l->steps, &l->weights[l->steps]));
+  size_t most = 1;
+  for (int i = 0; i < safetensors_count(l->weights[0]); i++) {
+    const size_t n = (size_t)tensor_count(&safetensors_get(l->weights[0], i)->data);
+    if (n > most) most = n;
+  }
+  l->before = malloc(most * sizeof *l->before);
+  l->after = malloc(most * sizeof *l->after);
+  l->gradient = malloc(most * sizeof *l->gradient);
+  l->state = malloc(most * sizeof *l->state);
+  if (!l->before || !l->after || !l->gradient || !l->state) FAIL(ERR_MEMORY, "%zu elements", most);
+  return ERR_OK;
+}
+
+static void close_ledger(struct ledger *l)
+{
+  for (int64_t step = 0; step <= l->steps; step++) {
+    if (l->weights) safetensors_close(l->weights[step]);
+    if (l->gradients) safetensors_close(l->gradients[step]);
+  }
+  free(l->weights);
+  free(l->gradients);
+  free(l->factor);
+  free(l->lr);
+  free(l->before);
+  free(l->after);
+  free(l->gradient);
+  free(l->state);
+}
+
+static enum err judge_weights(struct ledger *l)
+{
+  enum err err = ERR_OK;
+  TRY_TO(close, open_ledger(l));
+  for (int i = 0; i < safetensors_count(l->weights[0]); i++) TRY_TO(close, judge_tensor(l, safetensors_get(l->weights[0], i)));
+close:
+  close_ledger(l);
+  return err;
+}
+
+void update_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
+                  struct verdict *out)
+{
+  (void)wanted, (void)companions, (void)n;
+  verdict_start(out, "update", "O6");
+  struct ledger l = {.run = run, .steps = evidence_steps(run)};
+  worst_start(&l.worst);
+  if (!judge_scalars(&l, out)) return;
+  if (l.steps < run->config.steps || l.steps == 0) {
+    verdict_say(out, OUTCOME_INVALID, "only %lld of %lld steps left evidence", (long long)l.steps, (long long)run->config.steps);
+    return;
+  }
+  if (judge_weights(&l) != ERR_OK) {
+    verdict_say(out, OUTCOME_INVALID, "updates cannot be recomputed: %s", err_text());
+    return;
+  }
+  worst_to(&l.worst, out);
+  if (l.worst.over > 0)
+    verdict_say(out, OUTCOME_FAIL, "weight %s is %.3g from the recomputed update, bound %.2g; %lld of %lld tensors and steps off",
+                l.worst.place, l.worst.value, l.worst.bound, (long long)l.worst.over, (long long)l.worst.seen);
+  else if (l.worst.seen == 0)
+    verdict_say(out, OUTCOME_INVALID, "no weight was compared");
+  else {
+    out->smallest = l.worst.bound;
+    verdict_say(out, OUTCOME_PASS, "%lld updates of tensors recomputed; nearest to its bound: %s, %.2g of %.2g",
+                (long long)l.worst.seen, l.worst.place, l.worst.value, l.worst.bound);
+  }
+}

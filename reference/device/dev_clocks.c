@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FINDINGS_MAX = 64, TEXT_BYTES = 16384 };
+enum { FINDINGS_MAX = 64, FINDING_BYTES = 480 };
 
 struct access {
   struct dev_range range; /* normal form */
@@ -35,7 +35,8 @@ struct dev_clocks {
   int64_t n, room;
   struct pair pairs[FINDINGS_MAX];
   int found, told; /* findings; those that a sync has reported */
-  char text[TEXT_BYTES];
+  bool more;       /* than are listed */
+  char text[FINDINGS_MAX * FINDING_BYTES + 16];
   size_t text_at[FINDINGS_MAX + 1];
 };
 
@@ -86,12 +87,12 @@ void dev_clocks_wait(struct dev_clocks *c, int who, const int64_t clock[DEV_CLOC
 
 static bool same(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
 
-static void describe_stream(char *out, size_t room, const struct dev_accessor *by)
+static void describe(char *out, size_t room, const struct dev_accessor *by)
 {
-  if (by->stream)
-    snprintf(out, room, "'%s' on %s", by->kernel, by->stream);
+  if (by->who == 0)
+    snprintf(out, room, "%s", by->kernel);
   else
-    snprintf(out, room, "%s", by->who == 0 && strcmp(by->kernel, "host") ? by->kernel : "the host");
+    snprintf(out, room, "'%.60s' on %.30s", by->kernel, by->stream);
 }
 
 static void find(struct dev_clocks *c, const struct access *late, const struct access *early, uintptr_t byte)
@@ -106,26 +107,31 @@ static void find(struct dev_clocks *c, const struct access *late, const struct a
         p->write[0] == pair.write[0] && p->write[1] == pair.write[1])
       return;
   }
-  if (c->found == FINDINGS_MAX) return;
+  const size_t at = c->text_at[c->found];
+  if (c->found == FINDINGS_MAX) {
+    if (!c->more) snprintf(c->text + at, sizeof c->text - at, "\nand more");
+    c->more = true;
+    return;
+  }
 
-  char place[200], a[160], b[160];
+  char place[160], a[100], b[100], line[FINDING_BYTES];
   const struct dev_block *block = dev_memory_find(c->memory, byte);
   if (block)
-    snprintf(place, sizeof place, "%s '%s' + %zu", dev_category_name(block->category), block->owner,
+    snprintf(place, sizeof place, "%s '%.100s' + %zu", dev_category_name(block->category), block->owner,
              (size_t)(byte - (uintptr_t)block->at));
   else
     snprintf(place, sizeof place, "host memory %#zx", (size_t)byte);
-  describe_stream(a, sizeof a, &late->by);
-  describe_stream(b, sizeof b, &early->by);
-  const size_t at = c->text_at[c->found];
-  const int wrote = snprintf(c->text + at, sizeof c->text - at,
-                             "%s%s %s %s, unordered with %s, which %s it (step %lld micro-batch %d, and %lld %d)",
-                             at ? "\n" : "", a, late->range.write ? "writes" : "reads", place, b,
-                             early->range.write ? "writes" : "reads", (long long)late->by.step, late->by.microbatch,
-                             (long long)early->by.step, early->by.microbatch);
-  const size_t left = sizeof c->text - at - 1;
+  describe(a, sizeof a, &late->by);
+  describe(b, sizeof b, &early->by);
+  const int length = snprintf(line, sizeof line,
+                              "%s%s %s %s, unordered with %s, which %s it (step %lld micro-batch %d, and %lld %d)",
+                              at ? "\n" : "", a, late->range.write ? "writes" : "reads", place, b,
+                              early->range.write ? "writes" : "reads", (long long)late->by.step, late->by.microbatch,
+                              (long long)early->by.step, early->by.microbatch);
+  BUG_IF(length < 0 || length >= (int)sizeof line);
+  memcpy(c->text + at, line, (size_t)length + 1);
   c->pairs[c->found++] = pair;
-  c->text_at[c->found] = at + ((size_t)wrote < left ? (size_t)wrote : left);
+  c->text_at[c->found] = at + (size_t)length;
 }
 
 int dev_clocks_count(const struct dev_clocks *c) { return c->found; }

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #ifdef SHARDMARK_TSAN
-void __tsan_read_range(void *at, unsigned long bytes);
-void __tsan_write_range(void *at, unsigned long bytes);
+void __tsan_read_range(void *at, long bytes);
+void __tsan_write_range(void *at, long bytes);
 #endif
 
 /* What neither MPI nor generated code shows ThreadSanitizer: the declared ranges. */
@@ -18,9 +18,9 @@ void dev_work_declare(const struct dev_work *w)
     for (int64_t i = 0; i < w->ranges[r].rows; i++) {
       char *row = (char *)(uintptr_t)w->ranges[r].at + (size_t)i * w->ranges[r].stride_bytes;
       if (w->ranges[r].write)
-        __tsan_write_range(row, w->ranges[r].row_bytes);
+        __tsan_write_range(row, (long)w->ranges[r].row_bytes);
       else
-        __tsan_read_range(row, w->ranges[r].row_bytes);
+        __tsan_read_range(row, (long)w->ranges[r].row_bytes);
     }
 #else
   (void)w;
@@ -131,6 +131,6 @@ enum err dev_host_touch(struct dev *d, const void *at, size_t bytes, bool write)
   const struct dev_range range = {at, bytes, bytes, 1, write};
   TRY(dev_range_check(&range));
   if (d->clocks == NULL) return ERR_OK;
-  const struct dev_accessor by = {.kernel = "host", .step = d->step, .microbatch = d->microbatch};
+  const struct dev_accessor by = {.kernel = "the host", .step = d->step, .microbatch = d->microbatch};
   return dev_clocks_access(d->clocks, &by, &range, 1);
 }

@@ -1,0 +1,152 @@
+/* dev_trace_test.c - intervals: what they carry, their order, what does not fit. */
+#include "device/dev_test_kernels.h"
+
+static const enum dev_kind kinds[] = {DEV_CPU, DEV_LAZY};
+
+struct pair {
+  struct dev *d;
+  struct dev_stream *compute, *comm;
+  struct dev_event *e;
+};
+
+static struct pair pair_open(enum dev_kind kind)
+{
+  struct pair p = {0};
+  const struct dev_config config = {.kind = kind, .threads = 1};
+  CHECK_OK(dev_open(&config, &p.d));
+  CHECK_OK(dev_stream_open(p.d, "compute", DEV_COMPUTE, &p.compute));
+  CHECK_OK(dev_stream_open(p.d, "comm", DEV_TRANSFER, &p.comm));
+  CHECK_OK(dev_event_create(p.d, &p.e));
+  return p;
+}
+
+static void pair_close(struct pair *p)
+{
+  dev_event_destroy(p->e);
+  dev_close(p->d);
+}
+
+static void an_interval_carries_what_the_host_was_doing(void)
+{
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    struct pair p = pair_open(kinds[k]);
+    const struct dev_interval *rows;
+    int64_t n, lost;
+    CHECK_OK(dev_trace(p.d, 10));
+    dev_set_phase(p.d, DEV_PHASE_BACKWARD, 4, 2);
+    CHECK_OK(submit_sleep(p.compute, 1));
+    dev_set_phase(p.d, DEV_PHASE_OPTIMIZER, 5, -1);
+    CHECK_OK(submit_sleep(p.compute, 0));
+    CHECK_OK(dev_sync(p.d));
+    CHECK_OK(dev_trace_take(p.d, &rows, &n, &lost));
+    if (CHECK(n == 2 && lost == 0)) {
+      CHECK(strcmp(rows[0].stream, "compute") == 0 && strcmp(rows[0].kernel, "sleep") == 0);
+      CHECK(rows[0].phase == DEV_PHASE_BACKWARD && rows[0].step == 4 && rows[0].microbatch == 2);
+      CHECK(rows[1].phase == DEV_PHASE_OPTIMIZER && rows[1].step == 5 && rows[1].microbatch == -1);
+      CHECK(rows[0].end_ms - rows[0].start_ms >= 1);
+      CHECK(rows[0].ready_ms <= rows[0].start_ms && rows[1].start_ms >= rows[0].end_ms);
+      CHECK(rows[0].waited_ms == 0 && rows[0].waited_for == NULL);
+    }
+    pair_close(&p);
+  }
+}
+
+/* Whether the wait was seen is the machine's choice, so it gets several chances. */
+static void waiting_is_charged_to_the_stream_waited_for(void)
+{
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    struct pair p = pair_open(kinds[k]);
+    CHECK_OK(dev_trace(p.d, 10));
+    bool waited = false;
+    for (int i = 0; i < 100 && !waited; i++) {
+      const struct dev_interval *rows;
+      int64_t n, lost;
+      CHECK_OK(submit_sleep(p.comm, 2));
+      CHECK_OK(dev_record(p.e, p.comm));
+      CHECK_OK(dev_wait(p.compute, p.e));
+      CHECK_OK(submit_sleep(p.compute, 0));
+      CHECK_OK(submit_sleep(p.compute, 0));
+      CHECK_OK(dev_sync(p.d));
+      CHECK_OK(dev_trace_take(p.d, &rows, &n, &lost));
+      if (!CHECK(n == 3) || rows[1].waited_ms == 0) continue;
+      waited = true;
+      CHECK(strcmp(rows[0].stream, "comm") == 0 && rows[0].waited_ms == 0);
+      CHECK(rows[1].waited_for != NULL && strcmp(rows[1].waited_for, "comm") == 0);
+      CHECK(rows[1].ready_ms >= rows[0].end_ms);
+      CHECK(rows[2].waited_ms == 0 && rows[2].waited_for == NULL);
+    }
+    CHECK(waited);
+    pair_close(&p);
+  }
+}
+
+static void intervals_come_in_order_of_their_end(void)
+{
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    struct pair p = pair_open(kinds[k]);
+    const struct dev_interval *rows;
+    int64_t n, lost;
+    CHECK_OK(dev_trace(p.d, 1000));
+    for (int i = 0; i < 400; i++) CHECK_OK(submit_sleep(i % 3 ? p.compute : p.comm, 0));
+    CHECK_OK(dev_sync(p.d));
+    CHECK_OK(dev_trace_take(p.d, &rows, &n, &lost));
+    bool ordered = n == 400;
+    for (int64_t i = 1; i < n; i++) ordered = ordered && rows[i - 1].end_ms <= rows[i].end_ms;
+    CHECK(ordered);
+    pair_close(&p);
+  }
+}
+
+static void what_does_not_fit_is_counted(void)
+{
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    struct pair p = pair_open(kinds[k]);
+    const struct dev_interval *rows, *next;
+    int64_t n, lost;
+    CHECK_OK(dev_trace(p.d, 3));
+    for (int i = 0; i < 8; i++) CHECK_OK(submit_sleep(p.comm, 0));
+    CHECK_OK(dev_sync(p.d));
+    CHECK_OK(dev_trace_take(p.d, &rows, &n, &lost));
+    CHECK(n == 3 && lost == 5);
+    const double first_end = rows[0].end_ms;
+    CHECK_OK(submit_sleep(p.comm, 0));
+    CHECK_OK(dev_sync(p.d));
+    CHECK(rows[0].end_ms == first_end); /* theirs until the next call */
+    CHECK_OK(dev_trace_take(p.d, &next, &n, &lost));
+    CHECK(n == 1 && lost == 0 && next != rows);
+    pair_close(&p);
+  }
+}
+
+static void taking_too_early_or_while_off_is_refused(void)
+{
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    struct pair p = pair_open(kinds[k]);
+    const struct dev_interval *rows;
+    int64_t n, lost;
+    CHECK_ERR(dev_trace_take(p.d, &rows, &n, &lost), ERR_ARG);
+    CHECK_ERR(dev_trace(p.d, -1), ERR_ARG);
+    CHECK_OK(dev_trace(p.d, 3));
+    CHECK_OK(submit_sleep(p.compute, 100));
+    CHECK_ERR(dev_trace_take(p.d, &rows, &n, &lost), ERR_ARG);
+    CHECK_TEXT_HAS(err_text(), "'compute' is not done");
+    CHECK(rows == NULL);
+    CHECK_OK(dev_trace(p.d, 0));
+    CHECK_OK(submit_sleep(p.compute, 0));
+    CHECK_OK(dev_sync(p.d));
+    CHECK_ERR(dev_trace_take(p.d, &rows, &n, &lost), ERR_ARG);
+    pair_close(&p);
+  }
+}
+
+int main(void)
+{
+  static const struct test tests[] = {
+      TEST(an_interval_carries_what_the_host_was_doing),
+      TEST(waiting_is_charged_to_the_stream_waited_for),
+      TEST(intervals_come_in_order_of_their_end),
+      TEST(what_does_not_fit_is_counted),
+      TEST(taking_too_early_or_while_off_is_refused),
+  };
+  return test_main("dev_trace", tests, sizeof tests / sizeof *tests);
+}

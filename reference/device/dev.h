@@ -79,6 +79,7 @@ enum dev_role { DEV_COMPUTE, DEV_TRANSFER }; /* only a compute stream runs paral
 enum err dev_stream_open(struct dev *d, const char *name, enum dev_role role, struct dev_stream **out);
 void dev_stream_close(struct dev_stream *s); /* waits for its work; NULL is allowed */
 struct dev *dev_of(const struct dev_stream *s);
+const char *dev_stream_name(const struct dev_stream *s);
 
 enum err dev_event_create(struct dev *d, struct dev_event **out);
 void dev_event_destroy(struct dev_event *e);

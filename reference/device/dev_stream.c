@@ -81,6 +81,7 @@ void dev_stream_close(struct dev_stream *s)
 }
 
 struct dev *dev_of(const struct dev_stream *s) { return s->dev; }
+const char *dev_stream_name(const struct dev_stream *s) { return s->name; }
 
 /* --- pieces ----------------------------------------------------------------- */
 

@@ -1,0 +1,323 @@
+/* collective.c - the start/test machine of each collective.
+ *
+ * A collective works through its elements in pieces.  Each piece begins (packs what has to
+ * be packed, starts an MPI call), may have a middle (rank-ordered sums: the exchange is
+ * done, add, start the gather), and ends (unpacks).  `total` counts the elements of one
+ * rank's part; a piece is [first, first + length) of it, of every part.
+ *
+ *   scratch a: what is sent packed, or received to be unpacked into `all`
+ *   scratch b: what is received for this rank alone, and the rank-ordered sums
+ *
+ * Nothing here blocks, and only the stream's own thread touches a work or its link.
+ */
+#include "comm/collective.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "comm/view.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const char *const collective_names[COLLECTIVES] = {"allreduce", "reduce_scatter", "allgather", "broadcast", "barrier"};
+
+struct work {
+  struct comm *c;
+  enum collective kind;
+  enum comm_op op;
+  int root;
+  struct tensor all, mine;
+  bool direct_all, direct_mine, in_place; /* memory of the caller goes straight to MPI; mine is its part of all */
+  int64_t total, piece, first, length;
+  int64_t sequence, step;
+  double delay_ms, start_ms;
+  bool begun, in_middle;
+};
+_Static_assert(sizeof(struct work) <= DEV_ARGS_MAX, "a work fits the stream's copy");
+
+static bool ordered(const struct work *w)
+{
+  return w->c->config.reduce == COMM_ORDERED && (w->kind == ALLREDUCE || w->kind == REDUCE_SCATTER);
+}
+
+static char *element(const struct tensor *t, int64_t i) { return (char *)t->at + (size_t)i * dtype_bytes(t->type); }
+
+static struct tensor part(const struct work *w, int rank)
+{
+  return tensor_part(&w->all, w->mine.rows * rank, w->mine.rows, 0, w->mine.cols);
+}
+
+/* This piece of every part, side by side in scratch a. */
+static void pack_parts(const struct work *w)
+{
+  for (int r = 0; r < w->c->n; r++) {
+    const struct tensor p = part(w, r);
+    view_pack(&p, w->first, w->length, w->c->a + (size_t)(w->length * r) * dtype_bytes(p.type));
+  }
+}
+
+/* A link went bad under a low-latency protocol: one bit of one line of 128 bytes.  The highest
+ * bit of the exponent, so that no value of the line hides it. */
+static void corrupt_line(const struct comm *c, char *at, int64_t count, enum dtype type)
+{
+  const size_t size = dtype_bytes(type);
+  if (fault_rank == comm_rank(c->world) && (size_t)count * size >= 128) at[size - 1] ^= 0x40;
+}
+
+/* --- allreduce --------------------------------------------------------------- */
+
+static enum err allreduce_begin(struct work *w)
+{
+  struct comm *c = w->c;
+  char *at = w->direct_all ? element(&w->all, w->first) : c->a;
+  if (!w->direct_all) view_pack(&w->all, w->first, w->length, at);
+  if (fault_is(FAULT_CL_LL128_CORRUPTION)) corrupt_line(c, at, w->length, w->all.type);
+  if (ordered(w))
+    TRY(link_exchange_shares(c->link, at, w->length, c->b, w->all.type));
+  else
+    TRY(link_allreduce(c->link, at, w->length, w->all.type, w->op));
+  return ERR_OK;
+}
+
+static enum err allreduce_middle(struct work *w)
+{
+  struct comm *c = w->c;
+  int64_t first, count;
+  link_share(w->length, c->n, c->rank, &first, &count);
+  view_reduce(c->b, c->n, count, w->all.type, w->op);
+  TRY(link_gather_shares(c->link, c->b, w->direct_all ? element(&w->all, w->first) : c->a, w->length, w->all.type));
+  return ERR_OK;
+}
+
+static void allreduce_end(struct work *w)
+{
+  if (!w->direct_all) view_unpack(&w->all, w->first, w->length, w->c->a);
+}
+
+/* --- reduce_scatter ------------------------------------------------------------- */
+
+static enum err reduce_scatter_begin(struct work *w)
+{
+  struct comm *c = w->c;
+  const int64_t stride = w->direct_all ? w->total : w->length;
+  const char *send = w->direct_all ? element(&w->all, w->first) : c->a;
+  if (!w->direct_all) pack_parts(w);
+  if (ordered(w))
+    TRY(link_exchange_parts(c->link, send, w->length, stride, c->b, w->all.type));
+  else
+    TRY(link_reduce_scatter(c->link, send, w->direct_mine ? element(&w->mine, w->first) : c->b, w->length, w->all.type, w->op));
+  return ERR_OK;
+}
+
+static void reduce_scatter_end(struct work *w)
+{
+  if (ordered(w)) view_reduce(w->c->b, w->c->n, w->length, w->all.type, w->op);
+  if (ordered(w) || !w->direct_mine) view_unpack(&w->mine, w->first, w->length, w->c->b);
+}
+
+/* --- allgather, broadcast, barrier ------------------------------------------------- */
+
+static enum err allgather_begin(struct work *w)
+{
+  struct comm *c = w->c;
+  const char *send = w->direct_mine ? element(&w->mine, w->first) : c->b;
+  if (!w->direct_mine) view_pack(&w->mine, w->first, w->length, c->b);
+  TRY(link_allgather(c->link, w->direct_all && w->in_place ? NULL : send, w->direct_all ? w->all.at : c->a, w->length, w->all.type));
+  return ERR_OK;
+}
+
+static void allgather_end(struct work *w)
+{
+  for (int r = 0; r < w->c->n && !w->direct_all; r++) {
+    const struct tensor p = part(w, r);
+    view_unpack(&p, w->first, w->length, w->c->a + (size_t)(w->length * r) * dtype_bytes(p.type));
+  }
+}
+
+static enum err broadcast_begin(struct work *w)
+{
+  char *at = w->direct_all ? element(&w->all, w->first) : w->c->a;
+  if (!w->direct_all && w->c->rank == w->root) view_pack(&w->all, w->first, w->length, at);
+  TRY(link_broadcast(w->c->link, at, w->length, w->all.type, w->root));
+  return ERR_OK;
+}
+
+static void broadcast_end(struct work *w)
+{
+  if (!w->direct_all && w->c->rank != w->root) view_unpack(&w->all, w->first, w->length, w->c->a);
+}
+
+static enum err barrier_begin(struct work *w)
+{
+  TRY(link_barrier(w->c->link));
+  return ERR_OK;
+}
+
+static void nothing(struct work *w) { (void)w; }
+
+static const struct recipe {
+  enum err (*begin)(struct work *);
+  enum err (*middle)(struct work *); /* of rank-ordered sums only */
+  void (*end)(struct work *);
+} recipes[COLLECTIVES] = {
+  [ALLREDUCE] = {allreduce_begin, allreduce_middle, allreduce_end},
+  [REDUCE_SCATTER] = {reduce_scatter_begin, NULL, reduce_scatter_end},
+  [ALLGATHER] = {allgather_begin, NULL, allgather_end},
+  [BROADCAST] = {broadcast_begin, NULL, broadcast_end},
+  [BARRIER] = {barrier_begin, NULL, nothing},
+};
+
+/* --- the machine ------------------------------------------------------------------- */
+
+static enum err begin_piece(struct work *w)
+{
+  w->length = w->total - w->first < w->piece ? w->total - w->first : w->piece;
+  w->begun = true;
+  w->in_middle = false;
+  TRY(recipes[w->kind].begin(w));
+  return ERR_OK;
+}
+
+/* Of a group of one: mine and all are the same values. */
+static void copy_alone(const struct work *w)
+{
+  const struct tensor *from = w->kind == REDUCE_SCATTER ? &w->all : &w->mine, *to = w->kind == REDUCE_SCATTER ? &w->mine : &w->all;
+  if (w->kind != REDUCE_SCATTER && w->kind != ALLGATHER) return;
+  for (int64_t row = 0; row < from->rows; row++)
+    memmove(tensor_row(to, row), tensor_row(from, row), (size_t)from->cols * dtype_bytes(from->type));
+}
+
+static bool travels(const struct work *w) { return w->c->n > 1 && w->first < w->total; }
+
+static enum err start(void *args)
+{
+  struct work *w = args;
+  trace_started(w->c, collective_names[w->kind], w->sequence, w->step);
+  w->start_ms = clock_ms();
+  if (w->delay_ms == 0 && travels(w)) TRY(begin_piece(w));
+  return ERR_OK;
+}
+
+static enum err test(void *args, bool *done)
+{
+  struct work *w = args;
+  *done = false;
+  if (w->delay_ms > 0 && clock_ms() - w->start_ms < w->delay_ms) return ERR_OK;
+  if (w->c->n == 1) copy_alone(w);
+  if (travels(w)) {
+    bool arrived;
+    if (!w->begun) TRY(begin_piece(w));
+    TRY(link_test(w->c->link, &arrived));
+    if (!arrived) return ERR_OK;
+    if (ordered(w) && recipes[w->kind].middle && !w->in_middle) {
+      w->in_middle = true;
+      TRY(recipes[w->kind].middle(w));
+      return ERR_OK;
+    }
+    recipes[w->kind].end(w);
+    w->first += w->length;
+    if (travels(w)) {
+      TRY(begin_piece(w));
+      return ERR_OK;
+    }
+  }
+  trace_done(w->c, w->sequence);
+  *done = true;
+  return ERR_OK;
+}
+
+#define KERNEL(literal) {.name = literal, .start = start, .test = test}
+static const struct dev_kernel kernels[COLLECTIVES] = {
+  [ALLREDUCE] = KERNEL("allreduce"), [REDUCE_SCATTER] = KERNEL("reduce_scatter"), [ALLGATHER] = KERNEL("allgather"),
+  [BROADCAST] = KERNEL("broadcast"), [BARRIER] = KERNEL("barrier"),
+};
+
+/* --- planning ------------------------------------------------------------------------ */
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static bool apart(const struct tensor *x, const struct tensor *y)
+{
+  const char *x0, *x1, *y0, *y1;
+  view_extent(x, &x0, &x1);
+  view_extent(y, &y0, &y1);
+  return x1 <= y0 || y1 <= x0;
+}
+
+/* How long a piece is: of what is equal on all ranks only, since all must cut alike; strides
+ * and aliases may differ. */
+static void cut(struct work *w)
+{
+  const struct comm *c = w->c;
+  const int64_t limit = c->config.piece > 0 ? c->config.piece : LINK_PIECE, room = (int64_t)(c->area / dtype_bytes(w->all.type));
+  const bool parts = w->kind == REDUCE_SCATTER || w->kind == ALLGATHER;
+  w->total = w->kind == BARRIER ? 1 : tensor_count(parts ? &w->mine : &w->all);
+  w->piece = parts ? limit / c->n : limit;
+  const bool many = w->total > w->piece; /* then parts are not side by side in a piece and have to be packed */
+  if (c->n > 1 && parts && (many || ordered(w))) w->piece = least(w->piece, room / c->n);
+  if (c->n > 1 && w->kind == ALLREDUCE && ordered(w)) w->piece = least(w->piece, room - c->n); /* shares are uneven by one */
+  w->direct_all = tensor_contiguous(&w->all) && !(parts && many);
+  w->direct_mine = tensor_contiguous(&w->mine);
+  if (parts) {
+    const struct tensor own = part(w, c->rank);
+    w->in_place = own.at == w->mine.at && (own.stride == w->mine.stride || own.rows <= 1);
+    if (!apart(&w->all, &w->mine) && !(w->kind == ALLGATHER && w->in_place)) w->direct_mine = false;
+  }
+}
+
+static enum err check_scratch(const struct work *w)
+{
+  const struct comm *c = w->c;
+  const bool parts = w->kind == REDUCE_SCATTER || w->kind == ALLGATHER;
+  const size_t one = (size_t)least(w->total, w->piece) * dtype_bytes(w->all.type);
+  size_t needed = 0;
+  if (!w->direct_all) needed = parts ? one * (size_t)c->n : one;
+  else if (parts && !w->direct_mine) needed = one;
+  if (w->piece < 1 || needed > c->area)
+    FAIL(ERR_ARG, "%s on '%s' of views that must be packed needs %zu bytes of scratch; the comm was created with %zu (piece %" PRId64 ")",
+         collective_names[w->kind], c->config.name, needed, c->area, c->config.piece);
+  return ERR_OK;
+}
+
+static struct dev_range scratch_range(const char *at, size_t bytes)
+{
+  return (struct dev_range){.at = at, .row_bytes = bytes, .stride_bytes = bytes, .rows = 1, .write = true};
+}
+
+/* Which memory a work touches; returns the number of ranges. */
+static int ranges_of(const struct work *w, struct dev_range *out)
+{
+  const struct comm *c = w->c;
+  int n = 0;
+  switch (w->kind) {
+  case ALLREDUCE: out[n++] = dev_writes(&w->all); break;
+  case BROADCAST: out[n++] = c->rank == w->root ? dev_reads(&w->all) : dev_writes(&w->all); break;
+  case REDUCE_SCATTER:
+    out[n++] = dev_reads(&w->all);
+    out[n++] = dev_writes(&w->mine);
+    break;
+  case ALLGATHER:
+    out[n++] = dev_reads(&w->mine);
+    out[n++] = dev_writes(&w->all);
+    break;
+  default: break;
+  }
+  if (c->n > 1 && (!w->direct_all || !w->direct_mine || ordered(w))) {
+    out[n++] = scratch_range(c->a, c->area);
+    out[n++] = scratch_range(c->b, c->area);
+  }
+  return n;
+}
+
+enum err collective_queue(struct comm *c, enum collective kind, const struct tensor *all, const struct tensor *mine,
+                          enum comm_op op, int root)
+{
+  struct work w = {.c = c, .kind = kind, .op = op, .root = root, .all = *all, .mine = *mine, .delay_ms = c->config.delay_ms,
+                   .step = c->world->step};
+  struct dev_range ranges[4];
+  cut(&w);
+  if (c->n > 1) TRY(check_scratch(&w));
+  TRY(trace_add(c, collective_names[kind], all->type, tensor_count(all), w.piece, &w.sequence));
+  TRY(dev_submit(c->stream, &kernels[kind], &w, sizeof w, ranges, ranges_of(&w, ranges)));
+  return ERR_OK;
+}

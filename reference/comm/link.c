@@ -1,0 +1,306 @@
+/* link.c - the MPI behind link.h: handles, types, non-blocking starts, errors into text. */
+#include "comm/link.h"
+
+#include "base/clock.h"
+#include "comm/pmpi_shim.h"
+
+#include <mpi.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct link {
+  MPI_Comm comm;
+  int rank, size;
+  MPI_Request requests[LINK_MESSAGES];
+  int in_flight;
+  int *counts, *at, *own_counts, *own_at; /* of the v-forms; they must live as long as the call */
+};
+
+static enum err failed(int code, const char *call)
+{
+  char said[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, said, &length);
+  FAIL(ERR_COMM, "%s: %s", call, said);
+}
+#define MPI_TRY(call)                                        \
+  do {                                                       \
+    const int code_ = (call);                                \
+    if (code_ != MPI_SUCCESS) return failed(code_, #call);   \
+  } while (0)
+
+static MPI_Datatype mpi_type(enum dtype type)
+{
+  switch (type) {
+  case DTYPE_F64: return MPI_DOUBLE;
+  case DTYPE_F32: return MPI_FLOAT;
+  case DTYPE_BF16: /* moved, never added */
+  case DTYPE_F16: return MPI_UINT16_T;
+  case DTYPE_I32: return MPI_INT32_T;
+  case DTYPE_U8: return MPI_UINT8_T;
+  case DTYPE_I64: return MPI_INT64_T;
+  case DTYPE_COUNT: break;
+  }
+  BUG_IF(true);
+  return MPI_DATATYPE_NULL;
+}
+
+static MPI_Op mpi_op(enum comm_op op) { return op == COMM_SUM ? MPI_SUM : MPI_MAX; }
+
+static int as_int(int64_t count)
+{
+  BUG_IF(count < 0 || count > INT32_MAX);
+  return (int)count;
+}
+
+/* --- life --------------------------------------------------------------- */
+
+enum err link_init(void)
+{
+  int provided = MPI_THREAD_SINGLE;
+  const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
+  if (code != MPI_SUCCESS) FAIL(ERR_COMM, "MPI_Init_thread gave code %d", code);
+  MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  if (provided < MPI_THREAD_MULTIPLE) {
+    MPI_Finalize();
+    FAIL(ERR_COMM, "this MPI gives thread level %d, MPI_THREAD_MULTIPLE (%d) is needed", provided, MPI_THREAD_MULTIPLE);
+  }
+  return ERR_OK;
+}
+
+void link_finalize(void) { MPI_Finalize(); }
+void link_abort(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
+
+const char *link_library(void)
+{
+#if defined OMPI_MAJOR_VERSION
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+  return "Open MPI " TEXT(OMPI_MAJOR_VERSION) "." TEXT(OMPI_MINOR_VERSION) "." TEXT(OMPI_RELEASE_VERSION);
+#elif defined MPICH_VERSION
+  return "MPICH " MPICH_VERSION;
+#else
+  return "MPI (unknown library)";
+#endif
+}
+
+/* Takes over `comm`, also on failure. */
+static enum err wrap(MPI_Comm comm, struct link **out)
+{
+  struct link *l = calloc(1, sizeof *l);
+  int size = 0;
+  if (l != NULL) {
+    MPI_Comm_size(comm, &size);
+    l->counts = calloc((size_t)size, 4 * sizeof *l->counts);
+  }
+  if (l == NULL || l->counts == NULL) {
+    free(l);
+    MPI_Comm_free(&comm);
+    FAIL(ERR_MEMORY, "communicator of %d ranks: %zu bytes", size, sizeof *l + (size_t)size * 4 * sizeof(int));
+  }
+  l->comm = comm;
+  l->size = size;
+  MPI_Comm_rank(comm, &l->rank);
+  l->at = l->counts + size;
+  l->own_counts = l->at + size;
+  l->own_at = l->own_counts + size;
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  *out = l;
+  return ERR_OK;
+}
+
+enum err link_world(struct link **out)
+{
+  MPI_Comm comm;
+  MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  TRY(wrap(comm, out));
+  pmpi_ignore((int)MPI_Comm_c2f(comm));
+  return ERR_OK;
+}
+
+enum err link_node(const struct link *world, struct link **out)
+{
+  MPI_Comm comm;
+  MPI_TRY(MPI_Comm_split_type(world->comm, MPI_COMM_TYPE_SHARED, world->rank, MPI_INFO_NULL, &comm));
+  TRY(wrap(comm, out));
+  pmpi_ignore((int)MPI_Comm_c2f(comm));
+  return ERR_OK;
+}
+
+enum err link_create(const struct link *world, const int *ranks, int n, struct link **out)
+{
+  MPI_Group all, some;
+  MPI_Comm comm;
+  MPI_TRY(MPI_Comm_group(world->comm, &all));
+  MPI_TRY(MPI_Group_incl(all, n, ranks, &some));
+  const int code = MPI_Comm_create_group(world->comm, some, 0, &comm);
+  MPI_Group_free(&some);
+  MPI_Group_free(&all);
+  if (code != MPI_SUCCESS) return failed(code, "MPI_Comm_create_group");
+  TRY(wrap(comm, out));
+  return ERR_OK;
+}
+
+void link_destroy(struct link *l)
+{
+  if (l == NULL) return;
+  MPI_Comm_free(&l->comm);
+  free(l->counts);
+  free(l);
+}
+
+int link_rank(const struct link *l) { return l->rank; }
+int link_size(const struct link *l) { return l->size; }
+
+/* --- progress ------------------------------------------------------------ */
+
+enum err link_test(struct link *l, bool *done)
+{
+  int flag = 0;
+  MPI_TRY(MPI_Testall(l->in_flight, l->requests, &flag, MPI_STATUSES_IGNORE));
+  *done = flag != 0;
+  if (*done) l->in_flight = 0;
+  return ERR_OK;
+}
+
+enum err link_wait(struct link *l)
+{
+  double pause_ms = 0.02;
+  for (int tries = 0;; tries++) {
+    bool done;
+    TRY(link_test(l, &done));
+    if (done) return ERR_OK;
+    if (tries < 16) {
+      sched_yield();
+      continue;
+    }
+    clock_sleep_ms(pause_ms);
+    if (pause_ms < 1) pause_ms *= 1.5;
+  }
+}
+
+static MPI_Request *next_request(struct link *l)
+{
+  BUG_IF(l->in_flight == LINK_MESSAGES);
+  return &l->requests[l->in_flight++];
+}
+
+/* A start that failed leaves nothing to test. */
+#define START(l, call)                                        \
+  do {                                                        \
+    MPI_Request *request = next_request(l);                   \
+    const int code_ = (call);                                 \
+    if (code_ != MPI_SUCCESS) {                               \
+      (l)->in_flight--;                                       \
+      return failed(code_, #call);                            \
+    }                                                         \
+  } while (0)
+
+/* --- collectives ---------------------------------------------------------- */
+
+enum err link_allreduce(struct link *l, void *at, int64_t count, enum dtype type, enum comm_op op)
+{
+  START(l, MPI_Iallreduce(MPI_IN_PLACE, at, as_int(count), mpi_type(type), mpi_op(op), l->comm, request));
+  return ERR_OK;
+}
+
+enum err link_reduce_scatter(struct link *l, const void *send, void *recv, int64_t count, enum dtype type, enum comm_op op)
+{
+  START(l, MPI_Ireduce_scatter_block(send, recv, as_int(count), mpi_type(type), mpi_op(op), l->comm, request));
+  return ERR_OK;
+}
+
+enum err link_allgather(struct link *l, const void *send, void *recv, int64_t count, enum dtype type)
+{
+  const void *from = send ? send : MPI_IN_PLACE;
+  START(l, MPI_Iallgather(from, as_int(count), mpi_type(type), recv, as_int(count), mpi_type(type), l->comm, request));
+  return ERR_OK;
+}
+
+enum err link_broadcast(struct link *l, void *at, int64_t count, enum dtype type, int root)
+{
+  START(l, MPI_Ibcast(at, as_int(count), mpi_type(type), root, l->comm, request));
+  return ERR_OK;
+}
+
+enum err link_gather(struct link *l, const void *send, void *recv, int64_t count, enum dtype type, int root)
+{
+  START(l, MPI_Igather(send, as_int(count), mpi_type(type), recv, as_int(count), mpi_type(type), root, l->comm, request));
+  return ERR_OK;
+}
+
+enum err link_barrier(struct link *l)
+{
+  START(l, MPI_Ibarrier(l->comm, request));
+  return ERR_OK;
+}
+
+void link_share(int64_t total, int n, int i, int64_t *first, int64_t *count)
+{
+  const int64_t each = total / n, longer = total % n;
+  *count = each + (i < longer);
+  *first = each * i + (i < longer ? i : longer);
+}
+
+static void set_shares(struct link *l, int64_t total)
+{
+  int64_t own_first, own;
+  link_share(total, l->size, l->rank, &own_first, &own);
+  for (int i = 0; i < l->size; i++) {
+    int64_t first, count;
+    link_share(total, l->size, i, &first, &count);
+    l->counts[i] = as_int(count);
+    l->at[i] = as_int(first);
+    l->own_counts[i] = as_int(own);
+    l->own_at[i] = as_int(own * i);
+  }
+}
+
+enum err link_exchange_shares(struct link *l, const void *send, int64_t total, void *recv, enum dtype type)
+{
+  set_shares(l, total);
+  START(l, MPI_Ialltoallv(send, l->counts, l->at, mpi_type(type), recv, l->own_counts, l->own_at, mpi_type(type), l->comm,
+                          request));
+  return ERR_OK;
+}
+
+enum err link_gather_shares(struct link *l, const void *send, void *recv, int64_t total, enum dtype type)
+{
+  set_shares(l, total);
+  START(l, MPI_Iallgatherv(send, l->counts[l->rank], mpi_type(type), recv, l->counts, l->at, mpi_type(type), l->comm,
+                           request));
+  return ERR_OK;
+}
+
+enum err link_exchange_parts(struct link *l, const void *send, int64_t count, int64_t stride, void *recv, enum dtype type)
+{
+  for (int i = 0; i < l->size; i++) {
+    l->counts[i] = l->own_counts[i] = as_int(count);
+    l->at[i] = as_int(stride * i);
+    l->own_at[i] = as_int(count * i);
+  }
+  START(l, MPI_Ialltoallv(send, l->counts, l->at, mpi_type(type), recv, l->own_counts, l->own_at, mpi_type(type), l->comm,
+                          request));
+  return ERR_OK;
+}
+
+/* --- messages -------------------------------------------------------------- */
+
+enum err link_send(struct link *l, const void *at, int64_t count, enum dtype type, int to, bool synchronous)
+{
+  if (synchronous)
+    START(l, MPI_Issend(at, as_int(count), mpi_type(type), to, 0, l->comm, request));
+  else
+    START(l, MPI_Isend(at, as_int(count), mpi_type(type), to, 0, l->comm, request));
+  return ERR_OK;
+}
+
+enum err link_recv(struct link *l, void *at, int64_t count, enum dtype type, int from)
+{
+  START(l, MPI_Irecv(at, as_int(count), mpi_type(type), from, 0, l->comm, request));
+  return ERR_OK;
+}

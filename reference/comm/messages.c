@@ -1,0 +1,127 @@
+/* messages.c - sends and receives posted together, as the work of one stream. */
+#include "comm/collective.h"
+
+#include "base/clock.h"
+#include "comm/view.h"
+
+#include <inttypes.h>
+
+/* A copy of the comm's list, as it was at group finish. */
+struct post {
+  struct comm *c;
+  int n;
+  bool begun;
+  struct message messages[MESSAGES_MAX];
+  int64_t sequence, step; /* of the first; the others follow */
+  double delay_ms, start_ms;
+};
+_Static_assert(sizeof(struct post) <= DEV_ARGS_MAX, "a post fits the stream's copy");
+
+static int64_t piece_of(const struct comm *c) { return c->config.piece > 0 ? c->config.piece : LINK_PIECE; }
+
+static size_t packed_bytes(const struct message *m)
+{
+  return tensor_contiguous(&m->t) ? 0 : (size_t)tensor_count(&m->t) * dtype_bytes(m->t.type);
+}
+
+/* Where message i starts for MPI: its own memory or its place in scratch, where strided ones
+ * stand one after the other. */
+static char *place(const struct post *p, int i)
+{
+  const struct message *m = &p->messages[i];
+  char *at = p->c->a;
+  if (tensor_contiguous(&m->t)) return m->t.at;
+  for (int k = 0; k < i; k++) at += packed_bytes(&p->messages[k]);
+  return at;
+}
+
+static enum err begin(struct post *p)
+{
+  const int64_t piece = piece_of(p->c);
+  p->begun = true;
+  for (int i = 0; i < p->n; i++) {
+    const struct message *m = &p->messages[i];
+    const int64_t count = tensor_count(&m->t);
+    char *at = place(p, i);
+    if (m->send && packed_bytes(m) > 0) view_pack(&m->t, 0, count, at);
+    for (int64_t first = 0; first < count; first += piece) {
+      const int64_t n = count - first < piece ? count - first : piece;
+      char *from = at + (size_t)first * dtype_bytes(m->t.type);
+      if (m->send)
+        TRY(link_send(p->c->link, from, n, m->t.type, m->peer, p->c->config.synchronous));
+      else
+        TRY(link_recv(p->c->link, from, n, m->t.type, m->peer));
+    }
+  }
+  return ERR_OK;
+}
+
+static enum err start(void *args)
+{
+  struct post *p = args;
+  for (int i = 0; i < p->n; i++) trace_started(p->c, p->messages[i].send ? "send" : "recv", p->sequence + i, p->step);
+  p->start_ms = clock_ms();
+  if (p->delay_ms == 0) TRY(begin(p));
+  return ERR_OK;
+}
+
+static enum err test(void *args, bool *done)
+{
+  struct post *p = args;
+  *done = false;
+  if (p->delay_ms > 0 && clock_ms() - p->start_ms < p->delay_ms) return ERR_OK;
+  if (!p->begun) TRY(begin(p));
+  TRY(link_test(p->c->link, done));
+  if (!*done) return ERR_OK;
+  for (int i = 0; i < p->n; i++) {
+    const struct message *m = &p->messages[i];
+    if (!m->send && packed_bytes(m) > 0) view_unpack(&m->t, 0, tensor_count(&m->t), place(p, i));
+  }
+  trace_done(p->c, p->sequence + p->n - 1);
+  return ERR_OK;
+}
+
+static const struct dev_kernel send_kernel = {.name = "send", .start = start, .test = test};
+static const struct dev_kernel recv_kernel = {.name = "recv", .start = start, .test = test};
+static const struct dev_kernel both_kernel = {.name = "exchange", .start = start, .test = test};
+
+static enum err queue(struct post *p)
+{
+  struct comm *c = p->c;
+  struct dev_range ranges[MESSAGES_MAX + 1];
+  const struct dev_kernel *kernel = p->n > 1 ? &both_kernel : p->messages[0].send ? &send_kernel : &recv_kernel;
+  const int64_t piece = piece_of(c);
+  size_t packed = 0;
+  int64_t pieces = 0;
+  for (int i = 0; i < p->n; i++) {
+    const struct tensor *t = &p->messages[i].t;
+    packed += packed_bytes(&p->messages[i]);
+    pieces += (tensor_count(t) + piece - 1) / piece;
+    ranges[i] = p->messages[i].send ? dev_reads(t) : dev_writes(t);
+  }
+  if (packed > c->area)
+    FAIL(ERR_ARG, "strided messages on '%s' need %zu bytes of scratch; the comm was created with %zu", c->config.name, packed, c->area);
+  if (pieces > LINK_MESSAGES)
+    FAIL(ERR_ARG, "messages on '%s' make %" PRId64 " pieces of at most %" PRId64 " elements; at most %d are posted together",
+         c->config.name, pieces, piece, LINK_MESSAGES);
+  for (int i = 0; i < p->n; i++) {
+    const struct message *m = &p->messages[i];
+    int64_t sequence;
+    TRY(trace_add(c, m->send ? "send" : "recv", m->t.type, tensor_count(&m->t), piece, &sequence));
+    if (i == 0) p->sequence = sequence;
+  }
+  int n = p->n;
+  if (packed > 0)
+    ranges[n++] = (struct dev_range){.at = c->a, .row_bytes = packed, .stride_bytes = packed, .rows = 1, .write = true};
+  TRY(dev_submit(c->stream, kernel, p, sizeof *p, ranges, n));
+  return ERR_OK;
+}
+
+enum err collective_queue_messages(struct comm *c)
+{
+  struct post p = {.c = c, .n = c->n_messages, .step = c->world->step, .delay_ms = c->config.delay_ms};
+  for (int i = 0; i < p.n; i++) p.messages[i] = c->messages[i];
+  c->n_messages = 0; /* also when it fails: a group is not half kept */
+  if (p.n > 0) TRY(queue(&p));
+  return ERR_OK;
+}

@@ -1,0 +1,65 @@
+/* view.c - packing of strided views and the rank-ordered reduction. */
+#include "comm/view.h"
+
+#include "base/fault.h"
+
+#include <string.h>
+
+enum { PACK, UNPACK };
+
+static void copy(const struct tensor *t, int64_t first, int64_t count, char *packed, int direction)
+{
+  struct tensor v = *t;
+  if (fault_is(FAULT_CL_NONCONTIGUOUS_TENSOR)) v.stride = v.cols; /* pointer and count, whatever the stride */
+  const size_t size = dtype_bytes(v.type);
+  while (count > 0) {
+    const int64_t row = first / v.cols, col = first % v.cols, n = v.cols - col < count ? v.cols - col : count;
+    char *at = tensor_row(&v, row) + (size_t)col * size;
+    if (direction == PACK)
+      memmove(packed, at, (size_t)n * size);
+    else
+      memmove(at, packed, (size_t)n * size);
+    packed += (size_t)n * size;
+    first += n;
+    count -= n;
+  }
+}
+
+void view_pack(const struct tensor *t, int64_t first, int64_t count, void *at) { copy(t, first, count, at, PACK); }
+
+void view_unpack(const struct tensor *t, int64_t first, int64_t count, const void *at)
+{
+  copy(t, first, count, (char *)(uintptr_t)at, UNPACK);
+}
+
+void view_extent(const struct tensor *t, const char **first, const char **end)
+{
+  *first = *end = t->at;
+  if (tensor_count(t) > 0) *end = tensor_row(t, t->rows - 1) + (size_t)t->cols * dtype_bytes(t->type);
+}
+
+/* One pass over the first part for each further one: the order of additions is that of the
+ * ranks for every element, and each pass is a plain vector loop. */
+#define REDUCE(T)                                                                     \
+  do {                                                                                \
+    T *sum = parts;                                                                   \
+    for (int r = 1; r < n; r++) {                                                     \
+      const T *x = (const T *)parts + (size_t)r * (size_t)count;                      \
+      if (op == COMM_SUM)                                                             \
+        for (int64_t i = 0; i < count; i++) sum[i] = (T)(sum[i] + x[i]);              \
+      else                                                                            \
+        for (int64_t i = 0; i < count; i++)                                           \
+          if (x[i] > sum[i] || x[i] != x[i]) sum[i] = x[i]; /* a NaN stays */         \
+    }                                                                                 \
+  } while (0)
+
+void view_reduce(void *parts, int n, int64_t count, enum dtype type, enum comm_op op)
+{
+  switch (type) {
+  case DTYPE_F64: REDUCE(double); break;
+  case DTYPE_F32: REDUCE(float); break;
+  case DTYPE_I32: REDUCE(int32_t); break;
+  case DTYPE_I64: REDUCE(int64_t); break;
+  default: BUG_IF(true);
+  }
+}

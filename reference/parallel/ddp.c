@@ -1,0 +1,194 @@
+/* ddp.c - gradient buckets: when each is reduced, and what the compute stream waits for. */
+#include "parallel/ddp.h"
+
+#include "base/fault.h"
+#include "ops/ops.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+struct ddp {
+  const struct param_table *table;
+  const struct flat *flat;
+  struct comm *comm;
+  struct dev_stream *compute;
+  struct dev_event *computed, *reduced;
+  struct tensor gradients;         /* [1, flat->count] */
+  struct tensor replica_sum, step_sum; /* of the same shape; at NULL where not needed */
+  int64_t bucket;                  /* as asked for, elements */
+  int64_t microbatches, microbatch; /* of one replica in a step; reduced so far */
+  int replicas, folded;
+  bool overlap, tied;
+  bool *ready;                     /* rows, in this backward */
+  int rows_ready;
+  int next;                        /* bucket to be reduced next */
+  struct err_saved failure;        /* of ddp_ready, which cannot return it */
+};
+
+static enum err buffer(struct ddp *d, const char *owner, struct tensor *out)
+{
+  void *at;
+  const size_t bytes = (size_t)d->flat->count * dtype_bytes(d->gradients.type);
+  TRY(dev_alloc(dev_of(d->compute), bytes, DEV_GRADIENTS, owner, &at));
+  *out = tensor_at(at, d->gradients.type, 1, d->flat->count);
+  return ERR_OK;
+}
+
+enum err ddp_create(const struct run_config *run, const struct param_table *table, const struct flat *flat, struct comm *c,
+                    struct dev_stream *compute, void *gradients, struct ddp **out)
+{
+  enum err err = ERR_OK;
+  *out = NULL;
+  if (run->dp != comm_group_size(c)) FAIL(ERR_ARG, "dp: %" PRId64 " over a group of %d ranks", run->dp, comm_group_size(c));
+  if (run->dp > 1 && run->replicas > 1) FAIL(ERR_CONFIG, "replicas: %" PRId64 " with dp: %" PRId64 "; valid: 1", run->replicas, run->dp);
+  struct ddp *d = calloc(1, sizeof *d);
+  if (d == NULL) FAIL(ERR_MEMORY, "ddp: %zu bytes", sizeof *d);
+  d->table = table;
+  d->flat = flat;
+  d->comm = c;
+  d->compute = compute;
+  d->gradients = tensor_at(gradients, (enum dtype)run->precision, 1, flat->count);
+  d->bucket = run->bucket;
+  d->replicas = (int)run->replicas;
+  d->microbatches = run->global_batch / (run->micro_batch * run->dp * run->replicas);
+  d->overlap = run->overlap && d->replicas == 1;
+  d->tied = run->tied;
+  d->ready = calloc((size_t)table->n, sizeof *d->ready);
+  if (d->ready == NULL) FAIL_TO(fail, ERR_MEMORY, "ddp: %zu bytes", (size_t)table->n * sizeof *d->ready);
+  TRY_TO(fail, dev_event_create(dev_of(compute), &d->computed));
+  TRY_TO(fail, dev_event_create(dev_of(compute), &d->reduced));
+  if (d->replicas > 1) TRY_TO(fail, buffer(d, "gradients of emulated replicas", &d->replica_sum));
+  if (run->reduce_each == REDUCE_MICROBATCH) TRY_TO(fail, buffer(d, "gradients of the step", &d->step_sum));
+  if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT)) comm_delay(c, 300 * fault_strength);
+  *out = d;
+  return ERR_OK;
+
+fail:
+  ddp_destroy(d);
+  return err;
+}
+
+void ddp_destroy(struct ddp *d)
+{
+  if (d == NULL) return;
+  dev_free(dev_of(d->compute), d->step_sum.at);
+  dev_free(dev_of(d->compute), d->replica_sum.at);
+  dev_event_destroy(d->reduced);
+  dev_event_destroy(d->computed);
+  free(d->ready);
+  free(d);
+}
+
+/* --- buckets ------------------------------------------------------------------- */
+
+/* All that the compute stream was given so far, then the sum over ranks of these elements. */
+static enum err reduce(struct ddp *d, int64_t first, int64_t count)
+{
+  struct dev_stream *s = comm_stream(d->comm);
+  const struct tensor t = tensor_part(&d->gradients, 0, 1, first, count);
+  TRY(dev_record(d->computed, d->compute));
+  TRY(dev_wait(s, d->computed));
+  TRY(comm_allreduce(d->comm, &t, COMM_SUM));
+  /* as when the collective wrote a poisoned buffer from its second element on */
+  if (fault_is(FAULT_Z_UNINITIALISED_COMM_BUFFER)) TRY(dev_begin(s, t.at, dtype_bytes(t.type)));
+  return ERR_OK;
+}
+
+/* The compute stream goes on when all reductions given so far are done. */
+static enum err wait_for_reductions(struct ddp *d)
+{
+  TRY(dev_record(d->reduced, comm_stream(d->comm)));
+  if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT)) return ERR_OK;
+  TRY(dev_wait(d->compute, d->reduced));
+  return ERR_OK;
+}
+
+/* A row takes no part in backward if it is unused; one that shares storage is its owner's. */
+static bool bucket_ready(const struct ddp *d, const struct flat_bucket *b)
+{
+  for (int i = b->first_row; i < b->first_row + b->rows; i++)
+    if (!d->ready[i] && !d->table->rows[i].unused && d->table->rows[i].shared_with < 0) return false;
+  return true;
+}
+
+static enum err reduce_bucket(struct ddp *d, const struct flat_bucket *b)
+{
+  int64_t first = b->first;
+  const int64_t end = b->first + b->count;
+  if (fault_is(FAULT_GR_BUCKET_EXACT_FIT_SKIPPED) && b->rows == 1 && d->flat->length[b->first_row] == d->bucket) return ERR_OK;
+  if (fault_is(FAULT_GR_TIED_PARAM_ONE_SLOT) && d->tied && first < d->flat->length[0]) first = d->flat->length[0];
+  if (first < end) TRY(reduce(d, first, end - first));
+  return ERR_OK;
+}
+
+/* Those that are ready, or all, in the order that is the same on every rank. */
+static enum err reduce_buckets(struct ddp *d, bool all)
+{
+  while (d->next < d->flat->n_buckets && (all || bucket_ready(d, &d->flat->buckets[d->next])))
+    TRY(reduce_bucket(d, &d->flat->buckets[d->next++]));
+  return ERR_OK;
+}
+
+static enum err row_ready(struct ddp *d, int row)
+{
+  if (row < 0 || row >= d->table->n) FAIL(ERR_ARG, "row %d ready; the table has %d", row, d->table->n);
+  const int owner = d->table->rows[row].shared_with;
+  d->ready[owner >= 0 ? owner : row] = true;
+  /* the tied matrix is known under its first use alone: what the second adds comes too late */
+  if (fault_is(FAULT_GR_TIED_PARAM_ONE_SLOT) && d->tied && d->rows_ready == 0) {
+    TRY(reduce(d, 0, d->flat->length[0]));
+    TRY(wait_for_reductions(d));
+  }
+  d->rows_ready++;
+  if (d->overlap) TRY(reduce_buckets(d, false));
+  return ERR_OK;
+}
+
+void ddp_ready(void *ddp, int row)
+{
+  struct ddp *d = ddp;
+  if (d->failure.code == ERR_OK) {
+    const enum err e = row_ready(d, row);
+    if (e) err_save(&d->failure, e);
+  }
+}
+
+/* --- sums ------------------------------------------------------------------------ */
+
+/* Part `i` of `n`, in the gradients, is added to `sum`; the gradients are zero for the next
+ * part, and the whole sum after the last.  The first is copied, so that no zero is added. */
+static enum err add_part(struct ddp *d, const struct tensor *sum, int64_t i, int64_t n)
+{
+  if (i == 0)
+    TRY(op_copy(d->compute, sum, &d->gradients));
+  else
+    TRY(op_accumulate(d->compute, sum, &d->gradients));
+  if (i == n - 1)
+    TRY(op_copy(d->compute, &d->gradients, sum));
+  else
+    TRY(op_fill(d->compute, &d->gradients, 0));
+  return ERR_OK;
+}
+
+enum err ddp_fold(struct ddp *d, int r)
+{
+  if (d->replicas == 1) return ERR_OK;
+  if (r != d->folded) FAIL(ERR_ARG, "replica %d folded; %d is next of %d", r, d->folded, d->replicas);
+  TRY(add_part(d, &d->replica_sum, r, d->replicas));
+  d->folded = (r + 1) % d->replicas;
+  return ERR_OK;
+}
+
+enum err ddp_finish(struct ddp *d)
+{
+  if (d->failure.code != ERR_OK) return err_restore(&d->failure);
+  if (d->folded != 0) FAIL(ERR_ARG, "finish after %d of %d replicas", d->folded, d->replicas);
+  TRY(reduce_buckets(d, true));
+  TRY(wait_for_reductions(d));
+  for (int i = 0; i < d->table->n; i++) d->ready[i] = false;
+  d->rows_ready = 0;
+  d->next = 0;
+  if (d->step_sum.at) TRY(add_part(d, &d->step_sum, d->microbatch, d->microbatches));
+  d->microbatch = (d->microbatch + 1) % d->microbatches;
+  return ERR_OK;
+}

@@ -109,7 +109,8 @@ static enum err read_all(const char *path, const struct param_table *t, const st
     for (int64_t k = 0; k < f->length[row]; k++) params_store(out.at, type, as, k, element(&s->data, k));
   }
   for (int i = 0; i < t->n; i++)
-    if (t->rows[i].shared_with < 0 && !seen[i]) FAIL(ERR_CONFIG, "%s: tensor '%s' is missing", path, t->rows[i].name);
+    if (t->rows[i].shared_with < 0 && !seen[i])
+      FAIL(ERR_CONFIG, "%s: tensor '%s' is missing (or has neither one nor two dimensions)", path, t->rows[i].name);
   return ERR_OK;
 }
 

@@ -73,7 +73,8 @@ enum err op_dropout(struct dev_stream *s, T_ y, T_ x, double p, struct rng_key k
 enum err op_cross_entropy_fwd(struct dev_stream *s, T_ losses, T_ lse, T_ logits, T_ targets);
 enum err op_cross_entropy_bwd(struct dev_stream *s, T_ dlogits, T_ logits, T_ lse, T_ targets, T_ scale);
 
-/* Whole-tensor sums in double, in index order, into f64 [1,1], written. */
+/* Whole-tensor sums in double into f64 [1,1], written.  The order is fixed by the number of elements
+ * alone (reduce.c): equal contents in row order, equal bits, whatever shape, stride or threads. */
 enum err op_sum(struct dev_stream *s, T_ out, T_ x);
 enum err op_sum_squares(struct dev_stream *s, T_ out, T_ x);
 enum err op_max_abs(struct dev_stream *s, T_ out, T_ x); /* NaN if any is NaN */
@@ -83,8 +84,8 @@ enum err op_reciprocal(struct dev_stream *s, T_ y, T_ x);
 enum err op_hash(struct dev_stream *s, T_ out, T_ x);
 
 /* factor f64 [1,1] = min(1, max_norm / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_;
- * norm f64 [1,1] = sqrt(sum of squares), both written.  max_norm 0: factor 1.  A norm that is not
- * finite gives a factor of NaN when `error_if_nonfinite` is false: gradients become NaN, seen. */
+ * norm f64 [1,1] = sqrt(sum of squares), both written.  max_norm 0: factor 1, whatever the norm.  Otherwise
+ * a norm that is not finite gives a factor of NaN: gradients become NaN, seen. */
 enum err op_clip_factor(struct dev_stream *s, T_ factor, T_ norm, T_ sum_squares, double max_norm);
 
 struct op_adamw { double beta1, beta2, eps, weight_decay; };

@@ -1,0 +1,89 @@
+/* attention.c - causal self-attention inside documents, without storing the T x T matrix.
+ *
+ *   qkv [B * T, 3 C], head h of q, k, v in columns h * D of each third, D = C / heads
+ *   s = q k^T / sqrt(D)     p = softmax over the keys that t sees     o = p v
+ *   lse [B * T, heads] = log of the sum of e^s over those keys
+ *
+ * Position t sees u <= t of the same document id; a negative id sees itself only.
+ *
+ * Forward: a block of QUERIES rows meets blocks of KEYS columns in order, with a running maximum
+ * and sum (Milakov & Gimelshein 2018; Dao et al. 2022, algorithm 1).  Backward recomputes p from
+ * lse (Dao et al. 2022, appendix B):
+ *   dv += p^T do     dp = do v^T     ds = p * (dp - sum(do * o)) / sqrt(D)     dq += ds k     dk += ds^T q
+ *
+ * One thread does one (sequence, head) from end to end, blocks in index order: no thread count
+ * changes a bit.  Blocks in which no query sees a key are left out; which those are depends on
+ * the document ids only.
+ */
+#include "ops/matmul.h"
+#include "ops/op_submit.h"
+#include "ops/vector.h"
+
+enum { QUERIES = 64, KEYS = 256 };
+
+struct attention_args {
+  struct tensor o, lse, qkv, docs;
+  struct tensor d_o, dqkv; /* backward */
+  int heads;
+};
+
+/* Ids of 0 and above never decrease: then those equal to an id are one run, padding aside. */
+static bool docs_ordered(const int32_t *docs, int64_t T)
+{
+  int32_t last = 0;
+  for (int64_t t = 0; t < T; t++) {
+    if (docs[t] < 0) continue;
+    if (docs[t] < last) return false;
+    last = docs[t];
+  }
+  return true;
+}
+
+/* No query of [q0, q1) sees a key before this one. */
+static int64_t docs_first_key(const int32_t *docs, bool ordered, int64_t q0, int64_t q1)
+{
+  if (!ordered) return 0;
+  int64_t t = q0;
+  while (t < q1 && docs[t] < 0) t++;
+  if (t == q1) return q0;
+  int64_t u = q0;
+  while (u > 0 && (docs[u - 1] < 0 || docs[u - 1] == docs[t])) u--;
+  return u;
+}
+
+#define KERNELS "ops/attention_cpu.h"
+#include "ops/each_type.h"
+
+OP_KERNELS(op_attention_fwd);
+OP_KERNELS(op_attention_bwd);
+
+static enum err expect_shapes(const struct tensor *o, const struct tensor *lse, const struct tensor *qkv,
+                              const struct tensor *docs, int heads)
+{
+  TRY(op_expect_real("qkv", qkv));
+  const int64_t C = qkv->cols / 3;
+  if (heads < 1 || qkv->cols % 3 != 0 || C % heads != 0 || C == 0)
+    FAIL(ERR_ARG, "qkv has %" PRId64 " columns, expected 3 * heads * D for %d heads", qkv->cols, heads);
+  TRY(op_expect("o", o, qkv->type, qkv->rows, C));
+  TRY(op_expect("lse", lse, qkv->type, qkv->rows, heads));
+  return op_expect_tokens("docs", docs, qkv->rows);
+}
+
+enum err op_attention_fwd(struct dev_stream *s, const struct tensor *o, const struct tensor *lse, const struct tensor *qkv,
+                          const struct tensor *docs, int heads)
+{
+  TRY(expect_shapes(o, lse, qkv, docs, heads));
+  const struct attention_args args = {.o = *o, .lse = *lse, .qkv = *qkv, .docs = *docs, .heads = heads};
+  return OP_SUBMIT(s, &op_attention_fwd_kernels[qkv->type], args, {o, OP_WRITE}, {lse, OP_WRITE}, {qkv, OP_READ}, {docs, OP_READ});
+}
+
+enum err op_attention_bwd(struct dev_stream *s, const struct tensor *dqkv, const struct tensor *d_o, const struct tensor *o,
+                          const struct tensor *lse, const struct tensor *qkv, const struct tensor *docs, int heads)
+{
+  TRY(expect_shapes(o, lse, qkv, docs, heads));
+  TRY(op_expect("dqkv", dqkv, qkv->type, qkv->rows, qkv->cols));
+  TRY(op_expect("d_o", d_o, qkv->type, qkv->rows, o->cols));
+  const struct attention_args args = {*o, *lse, *qkv, *docs, *d_o, *dqkv, heads};
+  return OP_SUBMIT(s, &op_attention_bwd_kernels[qkv->type], args, {dqkv, OP_WRITE}, {d_o, OP_READ}, {o, OP_READ}, {lse, OP_READ},
+                   {qkv, OP_READ}, {docs, OP_READ});
+}

@@ -1,0 +1,81 @@
+/* dropout.c - y = x * keep / (1 - p), keep drawn by counter.  Srivastava et al. 2014, inverted form.
+ *
+ *   x, y [B * T, C]   samples i32 [B, 1]   step i32 [1, 1]
+ *
+ * Element (b, t, c) is kept when word ((samples[b] * positions_max + t) * C + c) of the key with
+ * this step is at least p * 2^32, so the mask is that of the global token whatever the cut.  The
+ * words are those of rng_block(), computed here for many blocks at once.  Its own backward.
+ */
+#include "ops/op_submit.h"
+#include "ops/vector.h"
+
+struct dropout_args {
+  struct tensor y, x, step, samples;
+  struct rng_key key;
+  int64_t T, positions_max;
+  uint32_t threshold;
+  double scale;
+};
+
+enum { BLOCKS = PIECE / 4 + 1 }; /* hold any PIECE words that follow one another */
+
+/* words[4 * i + j] = word j of block first + i.  Philox4x32-10, see base/rng.c. */
+CLONES static void draw_blocks(struct rng_key key, uint64_t first, int64_t n, uint32_t words[4 * BLOCKS])
+{
+  uint32_t a[BLOCKS], b[BLOCKS], c[BLOCKS], d[BLOCKS];
+  SIMD for (int64_t i = 0; i < n; i++)
+  {
+    const uint64_t block = first + (uint64_t)i;
+    a[i] = (uint32_t)block;
+    b[i] = (uint32_t)(block >> 32);
+    c[i] = key.purpose;
+    d[i] = key.step;
+  }
+  uint32_t k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
+  for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+    SIMD for (int64_t i = 0; i < n; i++)
+    {
+      const uint64_t p0 = (uint64_t)0xD2511F53u * a[i], p1 = (uint64_t)0xCD9E8D57u * c[i];
+      a[i] = (uint32_t)(p1 >> 32) ^ b[i] ^ k0;
+      b[i] = (uint32_t)p1;
+      c[i] = (uint32_t)(p0 >> 32) ^ d[i] ^ k1;
+      d[i] = (uint32_t)p0;
+    }
+  }
+  SIMD for (int64_t i = 0; i < n; i++)
+  {
+    words[4 * i] = a[i];
+    words[4 * i + 1] = b[i];
+    words[4 * i + 2] = c[i];
+    words[4 * i + 3] = d[i];
+  }
+}
+
+#define KERNELS "ops/dropout_cpu.h"
+#include "ops/each_type.h"
+
+OP_KERNELS(op_dropout);
+
+enum err op_dropout(struct dev_stream *s, const struct tensor *y, const struct tensor *x, double p, struct rng_key key,
+                    const struct tensor *step, const struct tensor *samples, int64_t positions_max)
+{
+  TRY(op_expect_real("x", x));
+  TRY(op_expect("y", y, x->type, x->rows, x->cols));
+  TRY(op_expect("step", step, DTYPE_I32, 1, 1));
+  TRY(op_expect("samples", samples, DTYPE_I32, -1, 1));
+  if (!(p >= 0 && p < 1)) FAIL(ERR_ARG, "dropout probability %.17g, expected 0 <= p < 1", p);
+  const int64_t B = samples->rows;
+  if (B < 1 || x->rows % B != 0) FAIL(ERR_ARG, "x has %" PRId64 " rows for %" PRId64 " samples", x->rows, B);
+  if (x->rows / B > positions_max)
+    FAIL(ERR_ARG, "%" PRId64 " positions a sample, at most %" PRId64 " are allowed", x->rows / B, positions_max);
+  const struct dropout_args args = {.y = *y,
+                                    .x = *x,
+                                    .step = *step,
+                                    .samples = *samples,
+                                    .key = key,
+                                    .T = x->rows / B,
+                                    .positions_max = positions_max,
+                                    .threshold = (uint32_t)(p * 0x1p32),
+                                    .scale = 1 / (1 - p)};
+  return OP_SUBMIT(s, &op_dropout_kernels[x->type], args, {y, OP_WRITE}, {x, OP_READ}, {step, OP_READ}, {samples, OP_READ});
+}

@@ -1,0 +1,71 @@
+/* hash.c - a 64-bit hash of a tensor's bytes in row order, into i64 [1, 1].
+ *
+ * Row stride, shape and type do not count: equal contents, equal hash.  It finds differences between
+ * replicas; it does not withstand an adversary.  The bytes are cut into chunks of CHUNK elements, a
+ * chunk into 64-bit words (the last one padded with zeros); word i goes to lane i mod LANES by
+ *   h = (h ^ word) * M, h ^= h >> 32
+ * which loses nothing: one changed word always changes its lane.  Lanes, then chunks, then the
+ * number of bytes are mixed in order by the same step.  Threads share out chunks.
+ */
+#include "ops/op_submit.h"
+#include "ops/vector.h"
+
+enum { CHUNK = 4096, BATCH = 512 };
+#define MULTIPLIER 0x9E3779B97F4A7C15u /* odd: 2^64 over the golden ratio */
+
+struct hash_args {
+  struct tensor out, x;
+};
+
+static inline uint64_t mix(uint64_t h, uint64_t word)
+{
+  h = (h ^ word) * MULTIPLIER;
+  return h ^ h >> 32;
+}
+
+CLONES static uint64_t chunk_hash(const char *bytes, int64_t n)
+{
+  uint64_t lane[LANES], words[LANES] = {0}, h = 0;
+  for (int l = 0; l < LANES; l++) lane[l] = (uint64_t)l + 1;
+  int64_t i = 0;
+  const int64_t block = sizeof words;
+  for (; i + block <= n; i += block) {
+    memcpy(words, bytes + i, sizeof words);
+    SIMD for (int l = 0; l < LANES; l++) lane[l] = mix(lane[l], words[l]);
+  }
+  memset(words, 0, sizeof words);
+  memcpy(words, bytes + i, (size_t)(n - i));
+  for (int64_t l = 0; 8 * l < n - i; l++) lane[l] = mix(lane[l], words[l]);
+  for (int l = 0; l < LANES; l++) h = mix(h, lane[l]);
+  return h;
+}
+
+static enum err hash_run(void *args)
+{
+  const struct hash_args *a = args;
+  const int64_t bytes = (int64_t)dtype_bytes(a->x.type), count = tensor_count(&a->x), chunks = (count + CHUNK - 1) / CHUNK;
+  uint64_t h = 0;
+  for (int64_t first = 0; first < chunks; first += BATCH) {
+    uint64_t part[BATCH];
+    const int64_t n = chunks - first < BATCH ? chunks - first : BATCH;
+#pragma omp parallel for schedule(static) if (n * CHUNK >= PARALLEL_FROM)
+    for (int64_t k = 0; k < n; k++) {
+      char room[CHUNK * 8];
+      const int64_t start = (first + k) * CHUNK, size = count - start < CHUNK ? count - start : CHUNK;
+      part[k] = chunk_hash(row_order(&a->x, start, size, room), size * bytes);
+    }
+    for (int64_t k = 0; k < n; k++) h = mix(h, part[k]);
+  }
+  h = mix(h, (uint64_t)(count * bytes));
+  memcpy(a->out.at, &h, sizeof h);
+  return ERR_OK;
+}
+static const struct dev_kernel hash_kernel = {.name = "op_hash", .run = hash_run};
+
+enum err op_hash(struct dev_stream *s, const struct tensor *out, const struct tensor *x)
+{
+  TRY(op_expect("out", out, DTYPE_I64, 1, 1));
+  TRY(tensor_expect("x", x, -1, -1));
+  const struct hash_args args = {*out, *x};
+  return OP_SUBMIT(s, &hash_kernel, args, {out, OP_WRITE}, {x, OP_READ});
+}

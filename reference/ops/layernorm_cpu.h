@@ -1,0 +1,116 @@
+/* layernorm_cpu.h - kernels of layernorm.c for one element type. */
+
+/* mean(x) and mean((x - mean)^2) of one row. */
+CLONES static void OP(moments)(const REAL *x, int64_t C, double *mean, double *variance)
+{
+  double piece[PIECE], lane[LANES] = {0}, lane2[LANES] = {0};
+  for (int64_t c = 0; c < C; c += PIECE) {
+    const int64_t n = C - c < PIECE ? C - c : PIECE;
+    SIMD for (int64_t i = 0; i < n; i++) piece[i] = (double)x[c + i];
+    lanes_add(lane, piece, n);
+  }
+  const double m = lanes_total(lane) / (double)C;
+  for (int64_t c = 0; c < C; c += PIECE) {
+    const int64_t n = C - c < PIECE ? C - c : PIECE;
+    SIMD for (int64_t i = 0; i < n; i++)
+    {
+      const double d = (double)x[c + i] - m;
+      piece[i] = d * d;
+    }
+    lanes_add(lane2, piece, n);
+  }
+  *mean = m;
+  *variance = lanes_total(lane2) / (double)C;
+}
+
+CLONES static void OP(normalize)(REAL *y, const REAL *x, const REAL *w, const REAL *b, REAL mean, REAL rstd, int64_t C)
+{
+  SIMD for (int64_t c = 0; c < C; c++) y[c] = (x[c] - mean) * rstd * w[c] + b[c];
+}
+
+static enum err OP(op_layernorm_fwd)(void *args)
+{
+  const struct layernorm_args *l = args;
+#pragma omp parallel for schedule(static) if (tensor_count(&l->x) >= PARALLEL_FROM)
+  for (int64_t n = 0; n < l->x.rows; n++) {
+    const REAL *x = (const REAL *)tensor_row(&l->x, n);
+    double m, variance;
+    OP(moments)(x, l->x.cols, &m, &variance);
+    const REAL mean = (REAL)m, rstd = (REAL)(1.0 / sqrt(variance + l->eps));
+    *(REAL *)tensor_row(&l->mean, n) = mean;
+    *(REAL *)tensor_row(&l->rstd, n) = rstd;
+    OP(normalize)((REAL *)tensor_row(&l->y, n), x, l->w.at, l->b.at, mean, rstd, l->x.cols);
+  }
+  return ERR_OK;
+}
+
+/* mean(g) and mean(g * xh) of one row. */
+CLONES static void OP(projections)(const REAL *dy, const REAL *x, const REAL *w, REAL mean, REAL rstd, int64_t C, double *of_g,
+                                   double *of_gx)
+{
+  double g[PIECE], gx[PIECE], lane[LANES] = {0}, lane2[LANES] = {0};
+  for (int64_t c = 0; c < C; c += PIECE) {
+    const int64_t n = C - c < PIECE ? C - c : PIECE;
+    SIMD for (int64_t i = 0; i < n; i++)
+    {
+      g[i] = (double)dy[c + i] * (double)w[c + i];
+      gx[i] = g[i] * (double)((x[c + i] - mean) * rstd);
+    }
+    lanes_add(lane, g, n);
+    lanes_add(lane2, gx, n);
+  }
+  *of_g = lanes_total(lane) / (double)C;
+  *of_gx = lanes_total(lane2) / (double)C;
+}
+
+/* dx may be dy: an element is read before it is written. */
+CLONES static void OP(project)(REAL *dx, const REAL *dy, const REAL *x, const REAL *w, REAL mean, REAL rstd, REAL of_g, REAL of_gx,
+                               int64_t C)
+{
+  SIMD for (int64_t c = 0; c < C; c++)
+    dx[c] = rstd * (dy[c] * w[c] - of_g - (x[c] - mean) * rstd * of_gx);
+}
+
+static enum err OP(op_layernorm_bwd_x)(void *args)
+{
+  const struct layernorm_args *l = args;
+#pragma omp parallel for schedule(static) if (tensor_count(&l->x) >= PARALLEL_FROM)
+  for (int64_t n = 0; n < l->x.rows; n++) {
+    const REAL *x = (const REAL *)tensor_row(&l->x, n), *dy = (const REAL *)tensor_row(&l->y, n);
+    const REAL mean = *(const REAL *)tensor_row(&l->mean, n), rstd = *(const REAL *)tensor_row(&l->rstd, n);
+    double of_g, of_gx;
+    OP(projections)(dy, x, l->w.at, mean, rstd, l->x.cols, &of_g, &of_gx);
+    OP(project)((REAL *)tensor_row(&l->dx, n), dy, x, l->w.at, mean, rstd, (REAL)of_g, (REAL)of_gx, l->x.cols);
+  }
+  return ERR_OK;
+}
+
+/* dw, db [0 .. n) += the sums over rows, for at most PIECE columns from column c on. */
+CLONES static void OP(sum_rows)(const struct layernorm_args *l, int64_t c, int64_t n)
+{
+  double dw[PIECE] = {0}, db[PIECE] = {0};
+  for (int64_t r = 0; r < l->x.rows; r++) {
+    const REAL *x = (const REAL *)tensor_row(&l->x, r) + c, *dy = (const REAL *)tensor_row(&l->y, r) + c;
+    const REAL mean = *(const REAL *)tensor_row(&l->mean, r), rstd = *(const REAL *)tensor_row(&l->rstd, r);
+    SIMD for (int64_t i = 0; i < n; i++)
+    {
+      dw[i] += (double)dy[i] * (double)((x[i] - mean) * rstd);
+      db[i] += (double)dy[i];
+    }
+  }
+  REAL *out_w = (REAL *)l->w.at + c, *out_b = (REAL *)l->b.at + c;
+  SIMD for (int64_t i = 0; i < n; i++)
+  {
+    out_w[i] = (REAL)((double)out_w[i] + dw[i]);
+    out_b[i] = (REAL)((double)out_b[i] + db[i]);
+  }
+}
+
+static enum err OP(op_layernorm_bwd_w)(void *args)
+{
+  const struct layernorm_args *l = args;
+  const int64_t C = l->x.cols, width = PIECE / 2, pieces = (C + width - 1) / width;
+#pragma omp parallel for schedule(static) if (tensor_count(&l->x) >= PARALLEL_FROM)
+  for (int64_t p = 0; p < pieces; p++) OP(sum_rows)(l, p * width, C - p * width < width ? C - p * width : width);
+  return ERR_OK;
+}

@@ -1,0 +1,52 @@
+/* linear_cpu.h - kernels of linear.c for one element type. */
+
+CLONES static void OP(add_bias)(REAL *y, const REAL *b, int64_t n)
+{
+  SIMD for (int64_t i = 0; i < n; i++) y[i] += b[i];
+}
+
+static enum err OP(op_linear_fwd)(void *args)
+{
+  const struct linear_args *l = args;
+  REAL *y = l->y.at;
+  TRY(OP(matmul)(l->y.rows, l->y.cols, l->x.cols, l->x.at, l->x.stride, false, l->w.at, l->w.stride, l->transposed, false, y,
+                 l->y.stride));
+  if (l->b.at == NULL) return ERR_OK;
+#pragma omp parallel for schedule(static) if (tensor_count(&l->y) >= PARALLEL_FROM)
+  for (int64_t n = 0; n < l->y.rows; n++) OP(add_bias)(y + n * l->y.stride, l->b.at, l->y.cols);
+  return ERR_OK;
+}
+
+static enum err OP(op_linear_bwd_x)(void *args)
+{
+  const struct linear_args *l = args;
+  return OP(matmul)(l->x.rows, l->x.cols, l->y.cols, l->y.at, l->y.stride, false, l->w.at, l->w.stride, !l->transposed, false,
+                    l->x.at, l->x.stride);
+}
+
+/* db[0 .. n) += the sum over rows, for at most PIECE columns. */
+CLONES static void OP(sum_columns)(REAL *db, const REAL *dy, int64_t stride, int64_t rows, int64_t n)
+{
+  double sum[PIECE] = {0};
+  for (int64_t r = 0; r < rows; r++) {
+    const REAL *row = dy + r * stride;
+    SIMD for (int64_t i = 0; i < n; i++) sum[i] += (double)row[i];
+  }
+  SIMD for (int64_t i = 0; i < n; i++) db[i] = (REAL)((double)db[i] + sum[i]);
+}
+
+static enum err OP(op_linear_bwd_w)(void *args)
+{
+  const struct linear_args *l = args;
+  const struct tensor *left = l->transposed ? &l->y : &l->x, *right = l->transposed ? &l->x : &l->y;
+  TRY(OP(matmul)(l->w.rows, l->w.cols, l->y.rows, left->at, left->stride, true, right->at, right->stride, false, true, l->w.at,
+                 l->w.stride));
+  if (l->b.at == NULL) return ERR_OK;
+  const int64_t pieces = (l->y.cols + PIECE - 1) / PIECE;
+#pragma omp parallel for schedule(static) if (tensor_count(&l->y) >= PARALLEL_FROM)
+  for (int64_t p = 0; p < pieces; p++) {
+    const int64_t c = p * PIECE, n = l->y.cols - c < PIECE ? l->y.cols - c : PIECE;
+    OP(sum_columns)((REAL *)l->b.at + c, (const REAL *)l->y.at + c, l->y.stride, l->y.rows, n);
+  }
+  return ERR_OK;
+}

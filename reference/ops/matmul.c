@@ -1,0 +1,82 @@
+/* matmul.c - matrix products: oneDNN for float32, our own loop for float64.
+ *
+ *   c [M, N] = op(a) [M, K] op(b) [K, N]     or c += with accumulate
+ *
+ * oneDNN's C interface is row-major since version 1 and this file uses nothing that
+ * changed between 2 and 3.
+ */
+#include "ops/matmul.h"
+
+#include "ops/op_submit.h"
+#include "ops/vector.h"
+
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
+
+#define KERNELS "ops/matmul_cpu.h"
+#include "ops/each_type.h"
+
+enum err matmul_f64(int64_t M, int64_t N, int64_t K, const double *a, int64_t a_stride, bool transpose_a, const double *b,
+                    int64_t b_stride, bool transpose_b, bool accumulate, double *c, int64_t c_stride)
+{
+  const struct operand_f64 left = {a, transpose_a ? 1 : a_stride, transpose_a ? a_stride : 1};
+  const struct operand_f64 right = {b, transpose_b ? 1 : b_stride, transpose_b ? b_stride : 1};
+  multiply_f64(M, N, K, left, right, accumulate, c, c_stride);
+  return ERR_OK;
+}
+
+enum err matmul_f32(int64_t M, int64_t N, int64_t K, const float *a, int64_t a_stride, bool transpose_a, const float *b,
+                    int64_t b_stride, bool transpose_b, bool accumulate, float *c, int64_t c_stride)
+{
+  if (M <= 1 || N <= 1 || K < 1) {
+    const struct operand_f32 left = {a, transpose_a ? 1 : a_stride, transpose_a ? a_stride : 1};
+    const struct operand_f32 right = {b, transpose_b ? 1 : b_stride, transpose_b ? b_stride : 1};
+    multiply_f32(M, N, K, left, right, accumulate, c, c_stride);
+    return ERR_OK;
+  }
+  const dnnl_status_t status = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', M, N, K, 1.0f, a, a_stride, b,
+                                          b_stride, accumulate ? 1.0f : 0.0f, c, c_stride);
+  if (status != dnnl_success)
+    FAIL(ERR_DEVICE, "oneDNN status %d for a float32 product [%" PRId64 ", %" PRId64 ", %" PRId64 "]", (int)status, M, N, K);
+  return ERR_OK;
+}
+
+struct matmul_args {
+  struct tensor c, a, b;
+  int64_t depth;
+  bool transpose_a, transpose_b, accumulate;
+};
+
+static enum err op_matmul_f32(void *args)
+{
+  const struct matmul_args *m = args;
+  return matmul_f32(m->c.rows, m->c.cols, m->depth, m->a.at, m->a.stride, m->transpose_a, m->b.at, m->b.stride, m->transpose_b,
+                    m->accumulate, m->c.at, m->c.stride);
+}
+static enum err op_matmul_f64(void *args)
+{
+  const struct matmul_args *m = args;
+  return matmul_f64(m->c.rows, m->c.cols, m->depth, m->a.at, m->a.stride, m->transpose_a, m->b.at, m->b.stride, m->transpose_b,
+                    m->accumulate, m->c.at, m->c.stride);
+}
+OP_KERNELS(op_matmul);
+
+enum err op_matmul(struct dev_stream *s, const struct tensor *c, const struct tensor *a, bool transpose_a,
+                   const struct tensor *b, bool transpose_b, bool accumulate)
+{
+  TRY(op_expect_real("c", c));
+  const int64_t depth = transpose_a ? a->rows : a->cols;
+  TRY(op_expect("a", a, c->type, transpose_a ? depth : c->rows, transpose_a ? c->rows : depth));
+  TRY(op_expect("b", b, c->type, transpose_b ? c->cols : depth, transpose_b ? depth : c->cols));
+  const struct matmul_args args = {*c, *a, *b, depth, transpose_a, transpose_b, accumulate};
+  return OP_SUBMIT(s, &op_matmul_kernels[c->type], args, {c, OP_WRITE}, {a, OP_READ}, {b, OP_READ});
+}
+
+const char *op_matmul_library(void)
+{
+  static char text[48];
+  const dnnl_version_t *version = dnnl_version();
+  snprintf(text, sizeof text, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+  return text;
+}

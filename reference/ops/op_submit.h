@@ -1,0 +1,72 @@
+/* op_submit.h - from a checked call to queued work: what all operations share.
+ *
+ * An operation is one file: its checks and declared ranges here on the host, its CPU
+ * kernels in `<file>_cpu.h`, written once and compiled for each element type by
+ * each_type.h.  Adding a type is one more inclusion there and one more entry in
+ * OP_KERNELS.
+ */
+#ifndef OPS_OP_SUBMIT_H
+#define OPS_OP_SUBMIT_H
+
+#include "ops/ops.h"
+
+#include <inttypes.h>
+
+/* The kernels of one operation, indexed by element type. */
+#define OP_KERNELS(op)                                                           \
+  static const struct dev_kernel op##_kernels[DTYPE_COUNT] = {                   \
+    [DTYPE_F64] = {.name = #op, .run = op##_f64},                                \
+    [DTYPE_F32] = {.name = #op, .run = op##_f32},                                \
+  }
+
+/* float32 or float64: the types that have kernels. */
+static inline enum err op_expect_real(const char *name, const struct tensor *t)
+{
+  if (t->type != DTYPE_F32 && t->type != DTYPE_F64)
+    FAIL(ERR_ARG, "%s is %s, expected float32 or float64", name, dtype_name(t->type));
+  return tensor_expect(name, t, -1, -1);
+}
+
+static inline enum err op_expect(const char *name, const struct tensor *t, enum dtype type, int64_t rows, int64_t cols)
+{
+  TRY(tensor_expect_type(name, t, type));
+  return tensor_expect(name, t, rows, cols);
+}
+
+/* A [B, T] tensor of int32 with one entry for each of `rows` rows. */
+static inline enum err op_expect_tokens(const char *name, const struct tensor *t, int64_t rows)
+{
+  TRY(op_expect(name, t, DTYPE_I32, -1, -1));
+  if (tensor_count(t) != rows)
+    FAIL(ERR_ARG, "%s is [%" PRId64 ", %" PRId64 "], expected %" PRId64 " entries", name, t->rows, t->cols, rows);
+  return ERR_OK;
+}
+
+/* Entry n of a [B, T] tensor of int32, counted row by row. */
+static inline int32_t op_token(const struct tensor *t, int64_t n)
+{
+  return ((const int32_t *)t->at)[n / t->cols * t->stride + n % t->cols];
+}
+
+/* dev_submit() of the ranges that are there: an absent tensor (NULL) or an empty one has none. */
+enum { OP_READ, OP_WRITE };
+struct op_touch {
+  const struct tensor *t;
+  int write;
+};
+static inline enum err op_submit_touching(struct dev_stream *s, const struct dev_kernel *kernel, const void *args,
+                                          size_t bytes, const struct op_touch *touched, int n)
+{
+  struct dev_range ranges[DEV_RANGES_MAX];
+  int used = 0;
+  for (int i = 0; i < n; i++) {
+    const struct tensor *t = touched[i].t;
+    if (t != NULL && tensor_count(t) > 0) ranges[used++] = touched[i].write == OP_WRITE ? dev_writes(t) : dev_reads(t);
+  }
+  return dev_submit(s, kernel, args, bytes, ranges, used);
+}
+#define OP_SUBMIT(s, kernel, args, ...)                                                                     \
+  op_submit_touching((s), (kernel), &(args), sizeof(args), (const struct op_touch[]){__VA_ARGS__}, \
+                     (int)(sizeof((const struct op_touch[]){__VA_ARGS__}) / sizeof(struct op_touch)))
+
+#endif

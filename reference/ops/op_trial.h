@@ -1,0 +1,343 @@
+/* op_trial.h - what every operation of this room must hold, from one description of a call.
+ *
+ * Only tests include this.  A trial lists the operands of one call; from it follow
+ *   trial_same_bits   outputs are all written and equal in bits again, with 1 and 2 threads, on the
+ *                     lazy device, with strided rows and on odd addresses; no byte outside of the
+ *                     outputs changes (all of those are 0xFF, so reading one shows as NaN)
+ *   trial_declares    each operand is declared to the device as what it is, and the gaps between
+ *                     its rows are not
+ *   trial_refuses     one row or column more, or another type, is ERR_ARG, operand by operand
+ *   trial_slope       a backward agrees with central differences of its forward, in float64
+ * Inputs are seeded and never zero; outputs start as 0xFF, which is NaN.
+ */
+#ifndef OPS_OP_TRIAL_H
+#define OPS_OP_TRIAL_H
+
+#include "base/rng.h"
+#include "ops/ops.h"
+#include "testing/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- memory whose every other byte is watched ------------------------------------- */
+
+enum { ARENA_BYTES = 1 << 23, ARENA_TENSORS = 48, ARENA_GUARD = 64 };
+struct arena {
+  unsigned char *at;
+  size_t used;
+  struct tensor tensor[ARENA_TENSORS];
+  int n;
+};
+
+static inline void arena_open(struct arena *a)
+{
+  a->at = malloc(ARENA_BYTES);
+  a->used = 0;
+  a->n = 0;
+  CHECK(a->at != NULL);
+  memset(a->at, 0xFF, ARENA_BYTES);
+}
+
+/* A tensor with `gap` columns between rows, `shift` elements off a multiple of 64 bytes. */
+static inline struct tensor arena_tensor(struct arena *a, enum dtype type, int64_t rows, int64_t cols, int64_t gap, int64_t shift)
+{
+  const size_t size = dtype_bytes(type);
+  const size_t start = (a->used + ARENA_GUARD + 63) / 64 * 64 + (size_t)shift * size;
+  struct tensor t = {a->at + start, type, rows, cols, cols + gap};
+  a->used = start + (size_t)(rows * t.stride) * size;
+  BUG_IF(a->used + ARENA_GUARD > ARENA_BYTES || a->n == ARENA_TENSORS);
+  a->tensor[a->n++] = t;
+  return t;
+}
+
+/* Every byte that belongs to no tensor is still 0xFF. */
+static inline bool arena_intact(const struct arena *a)
+{
+  const unsigned char *p = a->at, *end = a->at + a->used + ARENA_GUARD;
+  for (int i = 0; i < a->n; i++)
+    for (int64_t r = 0; r < a->tensor[i].rows; r++) {
+      const unsigned char *row = (const unsigned char *)tensor_row(&a->tensor[i], r);
+      for (; p < row; p++)
+        if (*p != 0xFF) return false;
+      p = row + (size_t)a->tensor[i].cols * dtype_bytes(a->tensor[i].type);
+    }
+  for (; p < end; p++)
+    if (*p != 0xFF) return false;
+  return true;
+}
+
+static inline void arena_close(struct arena *a)
+{
+  CHECK(arena_intact(a));
+  free(a->at);
+}
+
+/* --- values ------------------------------------------------------------------------ */
+
+static inline double get(const struct tensor *t, int64_t r, int64_t c)
+{
+  const void *at = tensor_row(t, r) + (size_t)c * dtype_bytes(t->type);
+  if (t->type == DTYPE_F32) return (double)*(const float *)at;
+  if (t->type == DTYPE_I32) return *(const int32_t *)at;
+  if (t->type == DTYPE_I64) return (double)*(const int64_t *)at;
+  return *(const double *)at;
+}
+static inline void put(const struct tensor *t, int64_t r, int64_t c, double value)
+{
+  void *at = tensor_row(t, r) + (size_t)c * dtype_bytes(t->type);
+  if (t->type == DTYPE_F32)
+    *(float *)at = (float)value;
+  else if (t->type == DTYPE_I32)
+    *(int32_t *)at = (int32_t)value;
+  else if (t->type == DTYPE_I64)
+    *(int64_t *)at = (int64_t)value;
+  else
+    *(double *)at = value;
+}
+
+/* Reals in (-1, 1), never 0 and the same for every type: 20 bits.  Integers get 0 .. 6. */
+static inline void fill_seeded(const struct tensor *t, uint32_t seed)
+{
+  const struct rng_key key = {seed, RNG_TEST, 0};
+  const bool real = t->type == DTYPE_F32 || t->type == DTYPE_F64;
+  for (int64_t r = 0; r < t->rows; r++)
+    for (int64_t c = 0; c < t->cols; c++) {
+      const uint32_t word = rng_u32(key, (uint64_t)(r * t->cols + c));
+      put(t, r, c, real ? ((double)(word >> 12 | 1) * 0x1p-19 - 1) : (double)(word % 7));
+    }
+}
+static inline void fill_positive(const struct tensor *t, uint32_t seed)
+{
+  fill_seeded(t, seed);
+  for (int64_t r = 0; r < t->rows; r++)
+    for (int64_t c = 0; c < t->cols; c++) put(t, r, c, fabs(get(t, r, c)) + 0x1p-6);
+}
+static inline void fill_values(const struct tensor *t, const double *values)
+{
+  for (int64_t i = 0; i < tensor_count(t); i++) put(t, i / t->cols, i % t->cols, values[i]);
+}
+static inline bool all_finite(const struct tensor *t)
+{
+  for (int64_t r = 0; r < t->rows; r++)
+    for (int64_t c = 0; c < t->cols; c++)
+      if (!isfinite(get(t, r, c))) return false;
+  return true;
+}
+static inline bool same_bits(const struct tensor *a, const struct tensor *b)
+{
+  for (int64_t r = 0; r < a->rows; r++)
+    if (memcmp(tensor_row(a, r), tensor_row(b, r), (size_t)a->cols * dtype_bytes(a->type)) != 0) return false;
+  return true;
+}
+/* max |a - b| */
+static inline double distance(const struct tensor *a, const struct tensor *b)
+{
+  double most = 0;
+  for (int64_t r = 0; r < a->rows; r++)
+    for (int64_t c = 0; c < a->cols; c++) {
+      const double d = fabs(get(a, r, c) - get(b, r, c));
+      if (!(d <= most)) most = d;
+    }
+  return most;
+}
+
+/* --- a device with one compute stream and one other --------------------------------- */
+
+struct rig {
+  struct dev *dev;
+  struct dev_stream *compute, *other;
+};
+static inline void rig_open(struct rig *g, enum dev_kind kind, int threads)
+{
+  const struct dev_config config = {.kind = kind, .threads = threads, .lazy_seed = 1};
+  CHECK_OK(dev_open(&config, &g->dev));
+  CHECK_OK(dev_stream_open(g->dev, "compute", DEV_COMPUTE, &g->compute));
+  CHECK_OK(dev_stream_open(g->dev, "other", DEV_TRANSFER, &g->other));
+}
+static inline void rig_close(struct rig *g)
+{
+  dev_stream_close(g->compute);
+  dev_stream_close(g->other);
+  dev_close(g->dev);
+}
+
+/* --- trials -------------------------------------------------------------------------- */
+
+enum trial_role { TRIAL_IN, TRIAL_OUT, TRIAL_INOUT };
+enum { TRIAL_REAL = DTYPE_COUNT, TRIAL_OPERANDS = 10 };
+struct trial_operand {
+  const char *name;
+  enum trial_role role;
+  int type; /* an enum dtype, or TRIAL_REAL: float32 and float64 in turn */
+  int64_t rows, cols;
+  void (*fill)(const struct tensor *t, uint32_t seed); /* NULL: fill_seeded */
+  bool any_rows, any_cols, any_type;                   /* no error if changed */
+};
+struct trial {
+  const char *name;
+  enum err (*call)(struct dev_stream *s, const struct tensor *t, const struct trial *trial);
+  int number; /* for call: heads, a flag */
+  int n;
+  struct trial_operand operand[TRIAL_OPERANDS];
+};
+
+static inline void trial_tensors(const struct trial *x, enum dtype real, int64_t gap, int64_t shift, struct arena *a,
+                                 struct tensor t[TRIAL_OPERANDS])
+{
+  for (int i = 0; i < x->n; i++) {
+    const struct trial_operand *o = &x->operand[i];
+    t[i] = arena_tensor(a, o->type == TRIAL_REAL ? real : (enum dtype)o->type, o->rows, o->cols, gap, shift);
+    if (o->role != TRIAL_OUT) (o->fill ? o->fill : fill_seeded)(&t[i], 100 + (uint32_t)i);
+  }
+}
+
+static inline void trial_run(const struct trial *x, enum dev_kind kind, int threads, const struct tensor t[TRIAL_OPERANDS])
+{
+  struct rig g;
+  rig_open(&g, kind, threads);
+  CHECK_OK(x->call(g.compute, t, x));
+  CHECK_OK(dev_sync(g.dev));
+  rig_close(&g);
+}
+
+static inline void trial_same_bits_as(const struct trial *x, enum dtype real)
+{
+  static const struct {
+    enum dev_kind kind;
+    int threads, gap, shift;
+  } ways[] = {{DEV_CPU, 1, 0, 0}, {DEV_CPU, 1, 0, 0}, {DEV_CPU, 2, 0, 1}, {DEV_LAZY, 1, 5, 3}, {DEV_CPU, 2, 16, 0}};
+  struct arena first, again, inputs;
+  struct tensor want[TRIAL_OPERANDS], got[TRIAL_OPERANDS], in[TRIAL_OPERANDS];
+  arena_open(&first);
+  arena_open(&inputs);
+  trial_tensors(x, real, 0, 0, &inputs, in);
+  for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+    if (way > 0) arena_open(&again);
+    trial_tensors(x, real, ways[way].gap, ways[way].shift, way ? &again : &first, way ? got : want);
+    trial_run(x, ways[way].kind, ways[way].threads, way ? got : want);
+    for (int i = 0; i < x->n; i++) {
+      char what[160];
+      snprintf(what, sizeof what, "%s %s: %s as %s, %d threads, gap %d, shift %d", x->name, dtype_name(real), x->operand[i].name,
+               ways[way].kind == DEV_LAZY ? "lazy" : "cpu", ways[way].threads, ways[way].gap, ways[way].shift);
+      const struct tensor *t = way ? &got[i] : &want[i];
+      check_true(all_finite(t), __FILE__, __LINE__, what);
+      check_true(same_bits(t, x->operand[i].role == TRIAL_IN ? &in[i] : &want[i]), __FILE__, __LINE__, what);
+    }
+    if (way > 0) arena_close(&again);
+  }
+  arena_close(&first);
+  arena_close(&inputs);
+}
+
+static inline void trial_same_bits(const struct trial *x)
+{
+  trial_same_bits_as(x, DTYPE_F32);
+  trial_same_bits_as(x, DTYPE_F64);
+}
+
+/* Does an access of `bytes` at `at` from another stream, without an event, count as unordered with the call? */
+static inline bool trial_collides(const struct trial *x, const struct tensor t[TRIAL_OPERANDS], void *at, size_t bytes, bool write)
+{
+  struct rig g;
+  unsigned char room[64];
+  rig_open(&g, DEV_LAZY, 1);
+  CHECK_OK(x->call(g.compute, t, x));
+  CHECK_OK(write ? dev_copy_in(g.other, at, memset(room, 0xFF, sizeof room), bytes) : dev_copy_out(g.other, room, at, bytes));
+  const bool found = dev_findings(g.dev)[0] != '\0';
+  CHECK((dev_sync(g.dev) == ERR_DEVICE) == found);
+  rig_close(&g);
+  return found;
+}
+
+static inline void trial_declares(const struct trial *x)
+{
+  for (int i = 0; i < x->n; i++)
+    for (int corner = 0; corner < 2; corner++) {
+      const struct trial_operand *o = &x->operand[i];
+      struct arena a;
+      struct tensor t[TRIAL_OPERANDS];
+      arena_open(&a);
+      trial_tensors(x, DTYPE_F64, 3, 0, &a, t);
+      const size_t size = dtype_bytes(t[i].type);
+      char *at = corner ? tensor_row(&t[i], o->rows - 1) + (size_t)(o->cols - 1) * size : (char *)t[i].at;
+      char what[160];
+      snprintf(what, sizeof what, "%s: %s of %s", x->name, corner ? "last element" : "first element", o->name);
+      check_true(trial_collides(x, t, at, size, false) == (o->role != TRIAL_IN), __FILE__, __LINE__, what);
+      if (o->role == TRIAL_IN) check_true(trial_collides(x, t, at, size, true), __FILE__, __LINE__, what);
+      char *gap = tensor_row(&t[i], 0) + (size_t)o->cols * size;
+      if (o->rows > 1) check_true(!trial_collides(x, t, gap, 3 * size, true), __FILE__, __LINE__, what);
+      free(a.at); /* the colliding writes may have gone anywhere */
+    }
+}
+
+static inline void trial_refused(const struct trial *x, const struct tensor t[TRIAL_OPERANDS], struct rig *g, const char *name,
+                                 const char *change)
+{
+  char what[160];
+  snprintf(what, sizeof what, "%s with %s of %s", x->name, change, name);
+  check_err(x->call(g->compute, t, x), ERR_ARG, __FILE__, __LINE__, what);
+}
+
+static inline void trial_refuses(const struct trial *x)
+{
+  struct arena a;
+  struct rig g;
+  struct tensor t[TRIAL_OPERANDS];
+  arena_open(&a);
+  rig_open(&g, DEV_LAZY, 1);
+  trial_tensors(x, DTYPE_F32, 1, 0, &a, t);
+  for (int i = 0; i < x->n; i++) {
+    const struct trial_operand *o = &x->operand[i];
+    const struct tensor keep = t[i];
+    t[i].rows++;
+    if (!o->any_rows) trial_refused(x, t, &g, o->name, "another row count");
+    t[i] = keep;
+    t[i].cols++;
+    if (!o->any_cols) trial_refused(x, t, &g, o->name, "another column count");
+    t[i] = keep;
+    t[i].type = keep.type == DTYPE_F32 ? DTYPE_F64 : DTYPE_U8;
+    if (!o->any_type) trial_refused(x, t, &g, o->name, "another type");
+    t[i] = keep;
+    if (keep.cols > 1) t[i].stride = keep.cols - 1;
+    if (keep.cols > 1) trial_refused(x, t, &g, o->name, "overlapping rows");
+    t[i] = keep;
+  }
+  rig_close(&g);
+  free(a.at);
+}
+
+/* `gradient` against central differences of sum(weight * output `out`) in input `in`, all float64.  t are the
+ * forward's tensors; h is chosen for third derivatives and values of order one: h^2 and 1e-16 / h balance. */
+static inline void trial_slope(const struct trial *x, const struct tensor t[TRIAL_OPERANDS], int out, const struct tensor *weight,
+                               int in, const struct tensor *gradient, double bound)
+{
+  struct rig g;
+  rig_open(&g, DEV_LAZY, 1);
+  const double h = 1e-5;
+  double worst = 0;
+  for (int64_t r = 0; r < t[in].rows; r++)
+    for (int64_t c = 0; c < t[in].cols; c++) {
+      const double keep = get(&t[in], r, c);
+      double side[2];
+      for (int up = 0; up < 2; up++) {
+        put(&t[in], r, c, up ? keep + h : keep - h);
+        CHECK_OK(x->call(g.compute, t, x));
+        CHECK_OK(dev_sync(g.dev));
+        side[up] = 0;
+        for (int64_t i = 0; i < t[out].rows; i++)
+          for (int64_t j = 0; j < t[out].cols; j++) side[up] += get(weight, i, j) * get(&t[out], i, j);
+      }
+      put(&t[in], r, c, keep);
+      const double error = fabs(get(gradient, r, c) - (side[1] - side[0]) / (2 * h));
+      if (!(error <= worst)) worst = error;
+    }
+  rig_close(&g);
+  char what[160];
+  snprintf(what, sizeof what, "%s: slope in %s", x->name, x->operand[in].name);
+  check_near(worst, 0, bound, __FILE__, __LINE__, what);
+}
+
+#endif

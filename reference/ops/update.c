@@ -1,0 +1,51 @@
+/* update.c - one step of AdamW or SGD on one parameter; g is the reduced gradient, times `factor`.
+ *
+ * AdamW (Loshchilov & Hutter 2019, algorithm 2), in the order of torch.optim.AdamW:
+ *   w = w - lr * decay * w
+ *   m = beta1 * m + (1 - beta1) * g       v = beta2 * v + (1 - beta2) * g * g
+ *   w = w - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+ * SGD as torch.optim.SGD without momentum:  w = w - lr * (g + decay * w)
+ *
+ * Coefficients are computed in double from the device's scalars and rounded once; elements
+ * are computed in their own type.
+ */
+#include "ops/op_submit.h"
+#include "ops/vector.h"
+
+struct update_args {
+  struct tensor w, m, v, g, lr, t, factor;
+  struct op_adamw rule;
+};
+
+#define KERNELS "ops/update_cpu.h"
+#include "ops/each_type.h"
+
+OP_KERNELS(op_adamw);
+OP_KERNELS(op_sgd);
+
+enum err op_adamw(struct dev_stream *s, const struct tensor *w, const struct tensor *m, const struct tensor *v,
+                  const struct tensor *g, const struct tensor *lr, const struct tensor *t, const struct tensor *factor,
+                  const struct op_adamw *rule)
+{
+  TRY(op_expect_real("w", w));
+  TRY(op_expect("m", m, w->type, w->rows, w->cols));
+  TRY(op_expect("v", v, w->type, w->rows, w->cols));
+  TRY(op_expect("g", g, w->type, w->rows, w->cols));
+  TRY(op_expect("lr", lr, DTYPE_F64, 1, 1));
+  TRY(op_expect("t", t, DTYPE_I64, 1, 1));
+  TRY(op_expect("factor", factor, DTYPE_F64, 1, 1));
+  const struct update_args args = {*w, *m, *v, *g, *lr, *t, *factor, *rule};
+  return OP_SUBMIT(s, &op_adamw_kernels[w->type], args, {w, OP_WRITE}, {m, OP_WRITE}, {v, OP_WRITE}, {g, OP_READ}, {lr, OP_READ},
+                   {t, OP_READ}, {factor, OP_READ});
+}
+
+enum err op_sgd(struct dev_stream *s, const struct tensor *w, const struct tensor *g, const struct tensor *lr,
+                const struct tensor *factor, double weight_decay)
+{
+  TRY(op_expect_real("w", w));
+  TRY(op_expect("g", g, w->type, w->rows, w->cols));
+  TRY(op_expect("lr", lr, DTYPE_F64, 1, 1));
+  TRY(op_expect("factor", factor, DTYPE_F64, 1, 1));
+  const struct update_args args = {.w = *w, .g = *g, .lr = *lr, .factor = *factor, .rule.weight_decay = weight_decay};
+  return OP_SUBMIT(s, &op_sgd_kernels[w->type], args, {w, OP_WRITE}, {g, OP_READ}, {lr, OP_READ}, {factor, OP_READ});
+}

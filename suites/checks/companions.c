@@ -14,8 +14,8 @@ static struct companion *take(struct companion *out, int *n, int max, const char
   memset(c, 0, sizeof *c);
   snprintf(c->role, sizeof c->role, "%s", role);
   c->config = *config;
-  c->config.name[0] = '\0';
-  c->config.out[0] = '\0';
+  memset(c->config.name, 0, sizeof c->config.name); /* whole texts, so that equal configs are equal in bytes */
+  memset(c->config.out, 0, sizeof c->config.out);
   return c;
 }
 
@@ -41,7 +41,7 @@ static struct run_config serial(const struct run_config *c)
   s.communicate = true;
   s.slow_percent = defaults.slow_percent;
   s.slow_rank = defaults.slow_rank;
-  s.fault[0] = '\0';
+  memset(s.fault, 0, sizeof s.fault);
   s.fault_strength = defaults.fault_strength;
   s.fault_rank = defaults.fault_rank;
   if (s.precision != DTYPE_F64) s.weights_as = s.precision; /* start from the weights as the case stores them */

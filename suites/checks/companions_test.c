@@ -1,0 +1,112 @@
+/* companions_test.c - companions are shared by what they do not depend on, and carry no fault but where they must. */
+#include "companions.h"
+#include "testing/check.h"
+
+#include <string.h>
+
+static struct run_config a_case(void)
+{
+  struct run_config c;
+  config_default(&c);
+  snprintf(c.name, sizeof c.name, "a");
+  c.dp = 2;
+  c.dump = DUMP_ALL;
+  return c;
+}
+
+static bool same(const struct run_config *a, const struct run_config *b) { return memcmp(a, b, sizeof *a) == 0; }
+
+static struct run_config truth_of(const struct run_config *c)
+{
+  struct companion out[1];
+  CHECK(companions_truth(c, out, 1) == 1);
+  CHECK(strcmp(out[0].role, "truth") == 0);
+  return out[0].config;
+}
+
+static void layouts_buckets_and_faults_share_one_truth(void)
+{
+  const struct run_config a = a_case(), truth = truth_of(&a);
+  struct run_config b = a;
+  snprintf(b.name, sizeof b.name, "b");
+  snprintf(b.fault, sizeof b.fault, "ln-rank-token-imbalance");
+  b.fault_rank = 1;
+  b.dp = 3;
+  b.bucket = 17;
+  b.overlap = false;
+  b.reduce = REDUCE_ORDERED;
+  b.reduce_each = REDUCE_MICROBATCH;
+  b.synchronous = true;
+  b.threads = 2;
+  b.device = 1;
+  b.lazy_seed = 9;
+  b.poison_end = true;
+  b.replicas = 4;
+  b.order_seed = 5;
+  b.dump = DUMP_GRADIENTS;
+  b.precision = DTYPE_F64; /* from weights rounded to float32 */
+  const struct run_config other = truth_of(&b);
+  CHECK(same(&truth, &other));
+  CHECK(truth.precision == DTYPE_F64 && truth.weights_as == DTYPE_F32 && truth.dp == 1 && truth.fault[0] == '\0');
+}
+
+static void what_is_learned_has_its_own_truth(void)
+{
+  const struct run_config a = a_case(), truth = truth_of(&a);
+  for (int i = 0; i < 8; i++) {
+    struct run_config b = a;
+    if (i == 0) b.dropout = 0.1;
+    if (i == 1) b.seed++;
+    if (i == 2) b.micro_batch = 2;
+    if (i == 3) b.tied = false;
+    if (i == 4) b.clip = 0.1;
+    if (i == 5) snprintf(b.frozen, sizeof b.frozen, "wpe");
+    if (i == 6) b.steps++;
+    if (i == 7) b.documents_each = 3;
+    const struct run_config other = truth_of(&b);
+    CHECK(!same(&truth, &other));
+  }
+}
+
+static void eight_legal_runs_all_differ_and_half_split_sums_as_the_layout_does(void)
+{
+  const struct run_config a = a_case();
+  struct companion out[JUDGE_COMPANIONS_MAX];
+  CHECK(companions_noise(&a, out, JUDGE_COMPANIONS_MAX) == 1 + COMPANIONS_NOISE);
+  int split = 0;
+  for (int i = 1; i <= COMPANIONS_NOISE; i++) {
+    CHECK(out[i].config.precision == DTYPE_F32 && out[i].config.dp == 1 && out[i].config.order_seed != 0);
+    split += out[i].config.replicas == 2;
+    for (int k = 1; k < i; k++) CHECK(!same(&out[i].config, &out[k].config));
+  }
+  CHECK(split == COMPANIONS_NOISE / 2);
+}
+
+static void a_rerun_repeats_everything_and_the_others_change_one_thing(void)
+{
+  struct run_config a = a_case();
+  struct companion out[1];
+  snprintf(a.fault, sizeof a.fault, "rng-nondeterministic-embedding-bwd");
+  CHECK(companions_rerun(&a, out, 1) == 1);
+  memset(a.name, 0, sizeof a.name);
+  CHECK(same(&out[0].config, &a));
+  CHECK(companions_overlap_off(&a, out, 1) == 1);
+  a.overlap = false;
+  CHECK(same(&out[0].config, &a));
+  CHECK(companions_overlap_off(&a, out, 1) == 0);
+  CHECK(companions_twin(&a, out, 1) == 0); /* the library's sums have no twin */
+  a.reduce = REDUCE_ORDERED;
+  CHECK(companions_twin(&a, out, 1) == 1);
+  CHECK(out[0].config.dp == 1 && out[0].config.replicas == 2 && out[0].config.precision == DTYPE_F32 && out[0].config.fault[0] == '\0');
+}
+
+int main(void)
+{
+  static const struct test tests[] = {
+    TEST(layouts_buckets_and_faults_share_one_truth),
+    TEST(what_is_learned_has_its_own_truth),
+    TEST(eight_legal_runs_all_differ_and_half_split_sums_as_the_layout_does),
+    TEST(a_rerun_repeats_everything_and_the_others_change_one_thing),
+  };
+  return test_main("companions", tests, sizeof tests / sizeof *tests);
+}

@@ -1,0 +1,129 @@
+/* initial_test.c - O1 and O2: parameters at the start, and the data of each step; O7: replicas. */
+#include "fabricate_test.h"
+
+static struct bench b;
+static void setup(const char *check)
+{
+  const struct run_config c = made_config(2);
+  bench_setup(&b, check, &c);
+}
+
+static void clean_runs_pass(void)
+{
+  static const char *const checks[] = {"initial", "batch", "replicas"};
+  for (int i = 0; i < 3; i++) {
+    setup(checks[i]);
+    CHECK(bench_judge(&b, checks[i]) == OUTCOME_PASS);
+    bench_teardown(&b);
+  }
+}
+
+static void rows_are_gpt2s(void)
+{
+  struct run_config c;
+  struct shape s;
+  config_default(&c);
+  CHECK_OK(config_set(&c, "model", "gpt2-124m"));
+  CHECK_OK(config_finish(&c));
+  CHECK(shapes_count(&c) == 148);
+  CHECK(shapes_elements(&c) == 124439808.0); /* vocabulary 50,257, 1,024 positions, tied */
+  CHECK(shapes_at(&c, 147, &s) && strcmp(s.name, "transformer.ln_f.bias") == 0);
+  CHECK(!shapes_at(&c, 148, &s));
+  c.tied = false;
+  c.reused = 2;
+  CHECK(shapes_count(&c) == 149 - 24);
+  CHECK(shapes_at(&c, 124, &s) && strcmp(s.name, "lm_head.weight") == 0 && s.rows == 50257);
+}
+
+static void another_start_a_missing_or_an_extra_parameter_fails(void)
+{
+  setup("initial");
+  made_set(&b.run, "parameter", 0, -1, -1, "got.hash", json_string("feed"));
+  CHECK(bench_judge(&b, "initial") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.worst, "wte");
+  bench_teardown(&b);
+  setup("initial");
+  made_set(&b.run, "parameter", 0, -1, -1, "got.cols", json_integer(7));
+  CHECK(bench_judge(&b, "initial") == OUTCOME_FAIL);
+  bench_teardown(&b);
+  setup("initial");
+  made_set(&b.run, "parameter", 0, -1, -1, "got.name", json_string("transformer.wtf.weight"));
+  CHECK(bench_judge(&b, "initial") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.sentence, "transformer.wte.weight");
+  bench_teardown(&b);
+  setup("initial");
+  json_object_set_new(made_record(&b.run, "parameter", 0, -1, -1), "got.name", json_string("transformer.h.1.ln_1.bias"));
+  CHECK(bench_judge(&b, "initial") == OUTCOME_FAIL);
+  bench_teardown(&b);
+  setup("initial"); /* a hash that is absent on both sides is no agreement */
+  for (int i = -1; i < b.n; i++) made_set(i < 0 ? &b.run : &b.other[i], "parameter", 0, -1, -1, "got.hash", json_null());
+  CHECK(bench_judge(&b, "initial") == OUTCOME_FAIL);
+  bench_teardown(&b);
+}
+
+static void wrong_data_fails(void)
+{
+  static const struct {
+    const char *key, *word;
+  } bent[] = {{"got.samples", "samples"}, {"got.tokens", "tokens"}, {"got.valid_tokens", "valid_tokens"}, {"got.hash", "hash"}};
+  for (int i = 0; i < 4; i++) {
+    setup("batch");
+    made_set(&b.run, "batch", -1, 1, 3, bent[i].key, json_pack("[i]", 99));
+    CHECK(bench_judge(&b, "batch") == OUTCOME_FAIL);
+    CHECK_TEXT_HAS(b.verdict.sentence, bent[i].word);
+    CHECK_TEXT_HAS(b.verdict.worst, "micro-batch 3 of step 1");
+    bench_teardown(&b);
+  }
+}
+
+static void a_micro_batch_twice_never_or_on_another_rank_fails(void)
+{
+  setup("batch");
+  json_array_append(b.run.records, made_at(&b.run, "batch", -1, 1, 3));
+  CHECK(bench_judge(&b, "batch") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.sentence, "2 times");
+  bench_teardown(&b);
+  setup("batch");
+  made_drop(&b.run, "batch", -1, 1, 3);
+  CHECK(bench_judge(&b, "batch") == OUTCOME_FAIL);
+  bench_teardown(&b);
+  setup("batch");
+  made_set(&b.run, "batch", -1, 0, 0, "rank", json_integer(1));
+  CHECK(bench_judge(&b, "batch") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.sentence, "belongs to rank 0");
+  bench_teardown(&b);
+  setup("batch");
+  made_drop(&b.other[0], "batch", -1, 0, 0);
+  CHECK(bench_judge(&b, "batch") == OUTCOME_INVALID);
+  bench_teardown(&b);
+}
+
+static void replicas_that_differ_are_named(void)
+{
+  setup("replicas");
+  made_set(&b.run, "replica", 1, 1, -1, "got.hash", json_string("feed")); /* the first of step 1: weights */
+  CHECK(bench_judge(&b, "replicas") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.worst, "weights at step 1");
+  bench_teardown(&b);
+  setup("replicas");
+  made_drop(&b.run, "replica", 1, 1, -1); /* a rank that says nothing */
+  CHECK(bench_judge(&b, "replicas") == OUTCOME_INVALID);
+  bench_teardown(&b);
+  setup("replicas");
+  made_drop(&b.run, "replica", -1, 1, -1);
+  CHECK(bench_judge(&b, "replicas") == OUTCOME_INVALID);
+  bench_teardown(&b);
+}
+
+int main(void)
+{
+  static const struct test tests[] = {
+    TEST(clean_runs_pass),
+    TEST(rows_are_gpt2s),
+    TEST(another_start_a_missing_or_an_extra_parameter_fails),
+    TEST(wrong_data_fails),
+    TEST(a_micro_batch_twice_never_or_on_another_rank_fails),
+    TEST(replicas_that_differ_are_named),
+  };
+  return test_main("initial", tests, sizeof tests / sizeof *tests);
+}

@@ -394,6 +394,45 @@ static void asynchronous_work_can_fail_at_start_and_at_test(void)
   }
 }
 
+/* The computing piece says when it is at work; the polled one counts its polls meanwhile. */
+static _Atomic bool at_work;
+static _Atomic int polls;
+static double worked_ms;
+static enum err work_run(void *args)
+{
+  (void)args;
+  const double start_ms = clock_ms();
+  atomic_store(&at_work, true);
+  clock_sleep_ms(40);
+  atomic_store(&at_work, false);
+  worked_ms = clock_ms() - start_ms;
+  return ERR_OK;
+}
+static enum err poll_test(void *args, bool *done)
+{
+  bool *seen_at_work = args;
+  const bool now = atomic_load(&at_work);
+  if (now) atomic_fetch_add(&polls, 1);
+  *done = *seen_at_work && !now;
+  *seen_at_work = *seen_at_work || now;
+  return ERR_OK;
+}
+
+static void a_poller_naps_while_compute_is_at_work(void)
+{
+  struct dev *d = open_kind(DEV_CPU);
+  const struct dev_kernel work = {.name = "gemm", .run = work_run};
+  const struct dev_kernel poll = {.name = "allreduce", .start = nothing_run, .test = poll_test};
+  struct dev_stream *s = stream(d, "comm", DEV_TRANSFER), *compute = stream(d, "compute", DEV_COMPUTE);
+  const bool seen_at_work = false;
+  CHECK_OK(dev_submit(s, &poll, &seen_at_work, sizeof seen_at_work, NULL, 0));
+  CHECK_OK(dev_submit(compute, &work, NULL, 0, NULL, 0));
+  CHECK_OK(dev_sync(d));
+  /* Six naps lead up to 1 ms; one poll may come before the nap.  Load makes fewer, not more. */
+  CHECK(polls >= 1 && polls <= worked_ms + 8);
+  dev_close(d);
+}
+
 static void copies_go_both_ways(void)
 {
   EACH_KIND(d) {
@@ -535,6 +574,7 @@ int main(void)
       TEST(what_breaks_the_contract_is_refused),
       TEST(asynchronous_work_is_in_order_too),
       TEST(asynchronous_work_can_fail_at_start_and_at_test),
+      TEST(a_poller_naps_while_compute_is_at_work),
       TEST(copies_go_both_ways),
       TEST(only_a_compute_stream_has_threads),
       TEST(a_device_that_is_not_here_is_unavailable),

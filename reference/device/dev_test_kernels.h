@@ -66,7 +66,10 @@ static inline enum err nothing_run(void *args)
   (void)args;
   return ERR_OK;
 }
-static inline struct dev_kernel nothing(const char *name) { return (struct dev_kernel){.name = name, .run = nothing_run}; }
+static inline struct dev_kernel nothing(const char *name)
+{
+  return (struct dev_kernel){.name = name, .run = nothing_run};
+}
 static inline enum err nothing_test(void *args, bool *done)
 {
   (void)args;

@@ -1,6 +1,7 @@
 /* figure.c - the parts of a figure. */
 #include "reports/figure_parts.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,8 @@ enum err figure_create(const char *id, const char *x_label, const char *y_label,
   struct figure *f = calloc(1, sizeof *f);
   if (f == NULL) FAIL(ERR_MEMORY, "figure %s: %zu bytes", id, sizeof *f);
   snprintf(f->id, sizeof f->id, "%s", id);
+  for (char *c = f->id; *c; c++) /* a file name, also between a script's quotes */
+    if (!isalnum((unsigned char)*c)) *c = '-';
   snprintf(f->x_label, sizeof f->x_label, "%s", x_label);
   snprintf(f->y_label, sizeof f->y_label, "%s", y_label);
   *out = f;

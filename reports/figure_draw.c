@@ -126,7 +126,7 @@ static void write_script(FILE *out, const struct figure *f, const char *plots)
     }
     fputc(')', out);
   } else fputs("\nset offsets graph 0.02, graph 0.02, graph 0.05, 0", out);
-  fprintf(out, "\nset terminal svg size 760,440 dynamic enhanced font 'sans-serif,14' name '%s'\nset output '%s/%s.svg'\n", f->id, plots, f->id);
+  fprintf(out, "\nset terminal svg size 760,440 dynamic enhanced font 'sans-serif,14'\nset output '%s/%s.svg'\n", plots, f->id);
   write_plot(out, f);
   fputs("set title ", out); /* on the page the title is text that wraps; the PNG carries its own */
   quoted(out, f->title);

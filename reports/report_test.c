@@ -1,0 +1,189 @@
+/* report_test.c - a report from hand-made records says what they say, in every form. */
+#include "testing/check.h"
+
+#include "reports/report.h"
+#include "reports/table.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char summary[] =
+  "{\"schema\":1,\"verdict\":\"FAIL\",\"cases\":["
+  "{\"name\":\"good\",\"verdict\":\"PASS\",\"reason\":\"\",\"sentence\":\"all checks hold\"},"
+  "{\"name\":\"bad\",\"verdict\":\"FAIL\",\"reason\":\"gradients\",\"sentence\":\"wte is off by 2 <times> & more\"},"
+  "{\"name\":\"unfit\",\"verdict\":\"INVALID\",\"reason\":\"ends\",\"sentence\":\"rank 1 was killed\"},"
+  "{\"name\":\"noisy\",\"verdict\":\"INCONCLUSIVE\",\"reason\":\"spread\",\"sentence\":\"interval too wide\"},"
+  "{\"name\":\"later\",\"verdict\":\"SKIPPED\",\"reason\":\"\",\"sentence\":\"not on this machine\"}]}";
+
+#define R(kind, of, rest) "{\"schema\":1,\"kind\":\"" kind "\",\"case\":\"" of "\"," rest "}\n"
+#define JUDGED(of, outcome, reason, sentence)                                                                              \
+  R("judged", of, "\"got.suite\":\"conformance\",\"got.suite_kind\":\"conformance\",\"got.outcome\":\"" outcome             \
+    "\",\"got.reason\":\"" reason "\",\"got.sentence\":\"" sentence "\",\"got.run\":\"" of "\",\"got.companions\":[\"truth=t\",\"noise0=s\"]")
+#define STEP(of, step, loss) R("step", of, "\"rank\":0,\"step\":" #step ",\"got.loss\":" #loss)
+#define TIME(of, rank, forward)                                                                                            \
+  R("time", of, "\"rank\":" #rank ",\"step\":1,\"got.step_ms\":20,\"got.data_ms\":1,\"got.forward_ms\":" #forward          \
+    ",\"got.backward_ms\":6,\"got.optimizer_ms\":1,\"got.other_ms\":0,\"got.exposed_ms\":2")
+#define POINT(n, rate, e)                                                                                                  \
+  R("point", "p", "\"got.suite\":\"scaling\",\"got.curve\":\"bench\",\"got.scale\":\"weak\",\"got.ranks\":" #n              \
+    ",\"got.base_ranks\":1,\"got.threads\":1,\"got.tokens_per_s\":" #rate ",\"got.efficiency\":" #e                       \
+    ",\"got.efficiency_low\":0.9,\"got.efficiency_high\":1.1,\"got.copies\":0.97,\"got.withheld\":\"\",\"got.evidence\":\"good\"")
+
+static const char records[] =
+  R("run", "good", "\"rank\":0,\"set.precision\":\"float32\",\"env.mpi\":\"Open MPI\"")
+  JUDGED("good", "PASS", "", "all checks hold") JUDGED("bad", "FAIL", "gradients", "wte is off by 2 <times> & more")
+  JUDGED("unfit", "INVALID", "ends", "rank 1 was killed") JUDGED("noisy", "INCONCLUSIVE", "spread", "interval too wide")
+  JUDGED("later", "SKIPPED", "", "not on this machine")
+  R("case", "bad", "\"got.seconds\":0.00001")
+  R("verdict", "bad", "\"got.check\":\"gradients\",\"got.observable\":\"O4\",\"got.outcome\":\"FAIL\",\"got.cause\":\"divided twice\",\"got.value\":1.0,\"got.bound\":\"nan\"")
+  R("bound", "good", "\"got.check\":\"gradients\",\"got.what\":\"transformer.wte.weight\",\"got.value\":1e-6,\"got.bound\":4e-6")
+  R("bound", "good", "\"step\":0,\"got.check\":\"loss\",\"got.what\":\"loss\",\"got.value\":1e-7,\"got.bound\":1e-6")
+  STEP("good", 0, 4.9) STEP("good", 1, 4.8) STEP("t", 0, 4.9000001) STEP("t", 1, 4.8) STEP("s", 0, 4.9) STEP("s", 1, 4.8000001)
+  TIME("good", 0, 10) TIME("good", 1, 12) POINT(1, 1000, 1.0) POINT(2, 1900, 0.95)
+  R("memory_point", "mem-dp2", "\"got.ranks\":2,\"got.peak_bytes\":1100,\"got.predicted_bytes\":1000,\"got.parameters_bytes\":500,\"got.predicted_parameters_bytes\":480")
+  R("fault", "f", "\"got.fault\":\"clip-max-for-min\",\"got.observable\":\"O6\",\"got.caught\":true,\"got.seen_by\":[\"O6\"],\"got.cause\":\"c\",\"got.diagnosed\":\"clip-max-for-min\",\"got.twin\":\"PASS\"")
+  R("faults", "f", "\"got.planted\":1,\"got.caught\":1,\"got.clean_runs\":9,\"got.false_alarms\":0,\"got.false_alarm_bound\":0.283")
+  "{\"schema\":1,\"kind\":\"ste"; /* a kill cut this one short */
+
+static char dir[64];
+
+static void put(const char *name, const char *text)
+{
+  char path[128];
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  FILE *out = fopen(path, "w");
+  if (!CHECK(out != NULL)) return;
+  fputs(text, out);
+  CHECK(fclose(out) == 0);
+}
+
+static char *get(const char *name)
+{
+  char path[128];
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  FILE *in = fopen(path, "r");
+  char *text = calloc(1, 1 << 20);
+  if (CHECK(in != NULL && text != NULL)) {
+    const size_t n = fread(text, 1, (1 << 20) - 1, in);
+    text[n] = '\0';
+    fclose(in);
+  }
+  return text;
+}
+
+static bool has(const char *name, const char *part)
+{
+  char *text = get(name);
+  const bool found = strstr(text, part) != NULL;
+  free(text);
+  return found;
+}
+
+static void fresh(void)
+{
+  snprintf(dir, sizeof dir, "/tmp/shardmark-report-XXXXXX");
+  CHECK(mkdtemp(dir) != NULL);
+}
+
+static void remove_all(void)
+{
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf %s", dir);
+  CHECK(system(command) == 0);
+}
+
+static void every_form_says_what_the_records_say(void)
+{
+  fresh();
+  put("summary.json", summary);
+  put("records.jsonl", records);
+  CHECK_OK(report_write(dir));
+  CHECK(has("report.html", "<div class=\"verdict FAIL\"><b>FAIL</b>"));
+  CHECK(has("report.html", "wte is off by 2 &lt;times&gt; &amp; more"));
+  CHECK(has("report.html", "Likely cause: divided twice"));
+  CHECK(has("report.html", "cut short"));
+  CHECK(!has("report.html", "<times>"));
+  CHECK(has("report.md", "1 passed, 1 failed, 1 invalid, 1 inconclusive, 1 skipped, 0 not run"));
+  CHECK(has("report.md", "rank 1 is busy 20 ms a step, 11 % longer"));
+  CHECK(has("report.md", "2 ranks keep 95 % of the rate a rank has at N0 = 1; copies without communication keep 97 %"));
+  CHECK(has("report.md", "within 10.0 % of the closed formula (farthest: mem-dp2)"));
+  CHECK(has("report.md", "caught 1 of 1, 0 false alarms in 9 clean runs"));
+  CHECK(has("report.md", "nearest is transformer.wte.weight at 25 % of it"));
+  CHECK(has("results.csv", "point,scaling,p,,,,bench,weak,2,1,1,,,1900,"));
+  CHECK(has("results.csv", "case,conformance,bad,FAIL,gradients,wte is off by 2 <times> & more"));
+  CHECK(has("junit.xml", "tests=\"5\" failures=\"1\" errors=\"1\" skipped=\"2\""));
+  CHECK(has("junit.xml", "<failure message=\"wte is off by 2 &lt;times&gt; &amp; more\" type=\"gradients\"/>"));
+  CHECK(has("junit.xml", "<error message=\"rank 1 was killed\" type=\"ends\"/>"));
+  CHECK(has("junit.xml", "time=\"0.000\""));
+  remove_all();
+}
+
+static void the_same_records_give_the_same_page(void)
+{
+  fresh();
+  put("summary.json", summary);
+  put("records.jsonl", records);
+  CHECK_OK(report_write(dir));
+  char *first = get("report.html");
+  CHECK_OK(report_write(dir));
+  char *second = get("report.html");
+  CHECK(strcmp(first, second) == 0);
+  free(first);
+  free(second);
+  remove_all();
+}
+
+static void a_run_stopped_before_its_first_record_still_has_a_report(void)
+{
+  fresh();
+  put("summary.json", "{\"schema\":1,\"verdict\":\"INVALID\",\"cases\":[]}");
+  CHECK_OK(report_write(dir));
+  CHECK(has("report.html", "INVALID"));
+  remove_all();
+}
+
+static void what_is_no_results_directory_is_named(void)
+{
+  fresh();
+  CHECK_ERR(report_write(dir), ERR_IO);
+  CHECK_TEXT_HAS(err_text(), "summary.json");
+  put("summary.json", "{\"verdict\": ");
+  CHECK_ERR(report_write(dir), ERR_FORMAT);
+  put("summary.json", summary);
+  put("records.jsonl", "not json\n{}\n");
+  CHECK_ERR(report_write(dir), ERR_FORMAT);
+  CHECK_TEXT_HAS(err_text(), "records.jsonl:1");
+  CHECK(access(dir, F_OK) == 0);
+  remove_all();
+}
+
+static void a_bar_or_a_quote_stays_in_its_cell(void)
+{
+  static const struct column columns[] = {{"a", "a", "ms", NULL}, {"b", "b", "", "%.2f"}};
+  json_t *rows = json_pack("[{s:s, s:f}]", "a", "x|y, \"z\"", "b", 1.25);
+  const struct table t = {"t", columns, 2, rows};
+  char *text;
+  size_t bytes;
+  FILE *out = open_memstream(&text, &bytes);
+  table_markdown(&t, out);
+  table_csv(&t, out);
+  fclose(out);
+  CHECK_TEXT_HAS(text, "| x\\|y, \"z\" | 1.25 |");
+  CHECK_TEXT_HAS(text, "\"x|y, \"\"z\"\"\",1.25\r\n");
+  free(text);
+  json_decref(rows);
+}
+
+int main(void)
+{
+  static const struct test tests[] = {
+    TEST(every_form_says_what_the_records_say),
+    TEST(the_same_records_give_the_same_page),
+    TEST(a_run_stopped_before_its_first_record_still_has_a_report),
+    TEST(what_is_no_results_directory_is_named),
+    TEST(a_bar_or_a_quote_stays_in_its_cell),
+  };
+  return test_main("report", tests, sizeof tests / sizeof *tests);
+}

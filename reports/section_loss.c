@@ -1,0 +1,165 @@
+/* section_loss.c - loss of truth, serial and sharded run, and their distance beside the bound. */
+#include "reports/sections.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct column columns[] = {
+  {"case", "case", "", NULL},     {"step", "step", "", NULL},         {"truth", "truth (float64, one rank)", "nats", "%.9g"},
+  {"serial", "serial", "nats", "%.9g"}, {"sharded", "sharded", "nats", "%.9g"}, {"serial_off", "|serial - truth|", "nats", "%.2e"},
+  {"off", "|sharded - truth|", "nats", "%.2e"}, {"bound", "bound", "nats", "%.2e"},
+};
+
+/* Loss at each step of one run, as rank 0 reports it. */
+static double loss_at(const json_t *steps, int64_t step)
+{
+  json_t *record;
+  size_t i;
+  json_array_foreach(steps, i, record)
+    if (record_get_int(record, "step", -1) == step && record_get_int(record, "rank", 0) == 0) return record_get_real(record, "got.loss", NAN);
+  return NAN;
+}
+
+static double bound_at(const json_t *bounds, int64_t step)
+{
+  json_t *record;
+  size_t i;
+  json_array_foreach(bounds, i, record) {
+    const char *check = record_get_text(record, "got.check"), *what = record_get_text(record, "got.what");
+    if (check && what && strcmp(check, "loss") == 0 && strcmp(what, "loss") == 0 && record_get_int(record, "step", -1) == step)
+      return record_get_real(record, "got.bound", NAN);
+  }
+  return NAN;
+}
+
+static json_t *rows_of(const struct evidence *e, const json_t *judged)
+{
+  char truth_name[256], serial_name[256];
+  json_t *rows = json_array();
+  const char *name = record_get_text(judged, "case"), *run = record_get_text(judged, "got.run");
+  const char *truth = evidence_companion(judged, "truth", truth_name, sizeof truth_name);
+  const char *serial = evidence_companion(judged, "noise0", serial_name, sizeof serial_name);
+  if (run == NULL || truth == NULL) return rows;
+  json_t *sharded = evidence_select(e, "step", run), *true_steps = evidence_select(e, "step", truth);
+  json_t *serial_steps = serial ? evidence_select(e, "step", serial) : json_array(), *bounds = evidence_select(e, "bound", name);
+  for (int64_t step = 0;; step++) {
+    const double got = loss_at(sharded, step), want = loss_at(true_steps, step), one = loss_at(serial_steps, step);
+    if (!isfinite(got) && !isfinite(want)) break;
+    json_t *row = json_pack("{s:s, s:I}", "case", name, "step", (json_int_t)step);
+    json_object_set_new(row, "truth", json_real(want));
+    json_object_set_new(row, "sharded", json_real(got));
+    json_object_set_new(row, "off", json_real(fabs(got - want)));
+    if (isfinite(one)) {
+      json_object_set_new(row, "serial", json_real(one));
+      json_object_set_new(row, "serial_off", json_real(fabs(one - want)));
+    }
+    const double bound = bound_at(bounds, step); /* of the relative distance */
+    if (isfinite(bound)) json_object_set_new(row, "bound", json_real(bound * fabs(want)));
+    json_array_append_new(rows, row);
+  }
+  json_decref(sharded);
+  json_decref(true_steps);
+  json_decref(serial_steps);
+  json_decref(bounds);
+  return rows;
+}
+
+static double cell(const json_t *row, const char *key)
+{
+  const json_t *value = json_object_get(row, key);
+  return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static enum err add_series(struct figure *f, const json_t *rows, const char *key, const char *name, enum figure_style style, int colour)
+{
+  json_t *row;
+  size_t i;
+  TRY(figure_series(f, style, name, colour));
+  json_array_foreach(rows, i, row) TRY(figure_point(f, cell(row, "step"), cell(row, key), NAN, NAN));
+  return ERR_OK;
+}
+
+static enum err draw(struct page *p, const json_t *rows, const char *name)
+{
+  enum err err;
+  struct figure *curves = NULL, *distances = NULL;
+  char id[160];
+  const size_t n = json_array_size(rows);
+  double nearest = INFINITY;
+  int64_t nearest_step = -1;
+  json_t *row;
+  size_t i;
+  json_array_foreach(rows, i, row) {
+    const double room = cell(row, "bound") / cell(row, "off");
+    if (room < nearest) {
+      nearest = room;
+      nearest_step = (int64_t)cell(row, "step");
+    }
+  }
+  snprintf(id, sizeof id, "loss-%.100s", name);
+  TRY(figure_create(id, "step", "loss, nats a token", &curves));
+  TRY_TO(done, add_series(curves, rows, "truth", "truth: float64, one rank", FIGURE_LINE, 6));
+  TRY_TO(done, add_series(curves, rows, "serial", "serial, working precision", FIGURE_LINE, 0));
+  TRY_TO(done, add_series(curves, rows, "sharded", "sharded", FIGURE_DASHES, 1));
+  figure_title(curves, "%s: the loss goes from %.3f to %.3f nats in %zu steps", name, cell(json_array_get(rows, 0), "sharded"),
+               cell(json_array_get(rows, n - 1), "sharded"), n);
+  TRY_TO(done, page_figure(p, curves));
+  snprintf(id, sizeof id, "loss-distance-%.100s", name);
+  TRY_TO(done, figure_create(id, "step", "distance to the truth, nats", &distances));
+  figure_log_y(distances);
+  TRY_TO(done, add_series(distances, rows, "bound", "bound", FIGURE_DASHES, 1));
+  TRY_TO(done, add_series(distances, rows, "serial_off", "serial", FIGURE_LINE, 0));
+  TRY_TO(done, add_series(distances, rows, "off", "sharded", FIGURE_LINE, 2));
+  if (nearest_step < 0) figure_title(distances, "%s: distance of the sharded and the serial loss to the truth", name);
+  else if (nearest >= 1.0)
+    figure_title(distances, "%s: the sharded loss stays within the bound; nearest at step %lld, %.1f times below it", name, (long long)nearest_step, nearest);
+  else figure_title(distances, "%s: the sharded loss leaves the bound; worst at step %lld, %.1f times above it", name, (long long)nearest_step, 1.0 / nearest);
+  err = page_figure(p, distances);
+done:
+  figure_destroy(curves);
+  figure_destroy(distances);
+  return err;
+}
+
+/* Up to four cases: the longest runs first, since their curves say most. */
+enum err section_loss(const struct evidence *e, struct page *p)
+{
+  enum { SHOWN = 4 };
+  enum err err = ERR_OK;
+  json_t *judged = evidence_select(e, "judged", NULL), *all = json_array(), *record;
+  size_t i;
+  bool headed = false, taken[4096] = {false};
+  const size_t n = json_array_size(judged) < 4096 ? json_array_size(judged) : 4096;
+  for (int shown = 0; shown < SHOWN && err == ERR_OK; shown++) {
+    json_t *best = NULL;
+    size_t best_at = 0;
+    json_array_foreach(judged, i, record) {
+      const char *kind = record_get_text(record, "got.suite_kind");
+      if (i >= n || taken[i] || kind == NULL || strcmp(kind, "conformance") != 0) continue;
+      json_t *rows = rows_of(e, record);
+      if (json_array_size(rows) > 0 && (best == NULL || json_array_size(rows) > json_array_size(best))) {
+        json_decref(best);
+        best = rows;
+        best_at = i;
+      } else json_decref(rows);
+    }
+    if (best == NULL) break;
+    taken[best_at] = true;
+    if (!headed) {
+      page_heading(p, "Loss: truth, serial, sharded");
+      page_text(p, "The truth is a float64 run on one rank from the same weights, rounded to the working precision. The bound is the larger "
+                   "of a derived floor and four times the largest distance that eight legal serial runs show.");
+    }
+    headed = true;
+    err = draw(p, best, record_get_text(json_array_get(judged, best_at), "case"));
+    json_array_extend(all, best);
+    json_decref(best);
+  }
+  if (headed && err == ERR_OK) {
+    const struct table t = {"Loss by step", columns, sizeof columns / sizeof *columns, all};
+    page_table(p, &t, true);
+  }
+  json_decref(judged);
+  json_decref(all);
+  return err;
+}

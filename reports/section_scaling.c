@@ -1,0 +1,140 @@
+/* section_scaling.c - the one table of speed, and efficiency over ranks. */
+#include "reports/sections.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct column columns[] = {
+  {"curve", "case", "", NULL},
+  {"scale", "scaling", "", NULL},
+  {"ranks", "N", "ranks", NULL},
+  {"threads", "threads", "a rank", NULL},
+  {"tokens_per_s", "rate", "tokens/s", "%.0f"},
+  {"sequences_per_s", "samples", "1/s", "%.2f"},
+  {"tokens_per_s_rank", "rate a rank", "tokens/s", "%.0f"},
+  {"efficiency_text", "E ± interval", "", NULL},
+  {"copies_text", "C(N)", "", NULL},
+  {"rate_fraction", "fraction of the measured matrix rate", "", "%.2f"},
+  {"exposed_fraction", "exposed communication", "of the step", "%.3f"},
+  {"imbalance", "load balance", "mean/max busy", "%.3f"},
+  {"peak_GiB", "peak, worst rank", "GiB", "%.3f"},
+  {"evidence", "conformance case", "", NULL},
+  {"note", "note", "", NULL},
+};
+
+static void interval(json_t *row, const json_t *point, const char *key, const char *to)
+{
+  char name[64], text[96];
+  const double at = record_get_real(point, key, NAN);
+  snprintf(name, sizeof name, "%s_low", key);
+  const double low = record_get_real(point, name, NAN);
+  snprintf(name, sizeof name, "%s_high", key);
+  const double high = record_get_real(point, name, NAN);
+  if (!isfinite(at)) return;
+  snprintf(text, sizeof text, isfinite(low) && isfinite(high) ? "%.3f (%.3f to %.3f)" : "%.3f", at, low, high);
+  json_object_set_new(row, to, json_string(text));
+}
+
+static json_t *row_of(const json_t *point)
+{
+  static const char *const same[] = {"curve", "scale", "ranks", "threads", "tokens_per_s", "sequences_per_s", "rate_fraction",
+                                     "exposed_fraction", "imbalance", "evidence"};
+  json_t *row = json_object();
+  char key[64];
+  for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+    snprintf(key, sizeof key, "got.%s", same[i]);
+    json_t *value = json_object_get(point, key);
+    if (value) json_object_set(row, same[i], value);
+  }
+  const double rate = record_get_real(point, "got.tokens_per_s", NAN), ranks = record_get_real(point, "got.ranks", NAN);
+  if (isfinite(rate)) json_object_set_new(row, "tokens_per_s_rank", json_real(rate / ranks));
+  const double peak = record_get_real(point, "got.peak_bytes", NAN);
+  if (isfinite(peak)) json_object_set_new(row, "peak_GiB", json_real(peak / (1024.0 * 1024.0 * 1024.0)));
+  interval(row, point, "got.efficiency", "efficiency_text");
+  interval(row, point, "got.copies", "copies_text");
+  const char *withheld = record_get_text(point, "got.withheld");
+  const bool shared = json_is_true(json_object_get(point, "got.correctness_only"));
+  json_object_set_new(row, "note", json_string(withheld && withheld[0] ? withheld : shared ? "correctness only: more ranks than cores" : ""));
+  return row;
+}
+
+static bool of_curve(const json_t *point, const char *curve, const char *scale)
+{
+  const char *c = record_get_text(point, "got.curve"), *s = record_get_text(point, "got.scale");
+  return c && s && strcmp(c, curve) == 0 && strcmp(s, scale) == 0;
+}
+
+/* One series of E or C over ranks; keeps the last finite value for the title. */
+static enum err curve_series(struct figure *f, const json_t *points, const char *curve, const char *scale, const char *key,
+                             const char *name, enum figure_style style, int colour, double *last, double *last_ranks)
+{
+  char low[64], high[64];
+  json_t *point;
+  size_t i;
+  snprintf(low, sizeof low, "%s_low", key);
+  snprintf(high, sizeof high, "%s_high", key);
+  TRY(figure_series(f, style, name, colour));
+  json_array_foreach(points, i, point) {
+    const double y = record_get_real(point, key, NAN), ranks = record_get_real(point, "got.ranks", NAN);
+    if (!of_curve(point, curve, scale) || !isfinite(y)) continue;
+    TRY(figure_point(f, ranks, y, record_get_real(point, low, NAN), record_get_real(point, high, NAN)));
+    *last = y;
+    *last_ranks = ranks;
+  }
+  return ERR_OK;
+}
+
+static enum err draw_curve(struct page *p, const json_t *points, const json_t *first)
+{
+  enum err err;
+  const char *curve = record_get_text(first, "got.curve"), *scale = record_get_text(first, "got.scale");
+  const double base = record_get_real(first, "got.base_ranks", 1);
+  double e = NAN, e_ranks = NAN, c = NAN, c_ranks = NAN;
+  char id[160], label[96];
+  struct figure *f;
+  snprintf(id, sizeof id, "efficiency-%.60s-%.20s", curve, scale);
+  snprintf(label, sizeof label, "share of the rate at N0 = %.0f", base);
+  TRY(figure_create(id, "ranks N", label, &f));
+  figure_y_from(f, 0.0);
+  TRY_TO(done, curve_series(f, points, curve, scale, "got.efficiency", "E(N), measured", FIGURE_LINE, 0, &e, &e_ranks));
+  TRY_TO(done, curve_series(f, points, curve, scale, "got.copies", "C(N), independent copies without communication", FIGURE_LINE, 4, &c, &c_ranks));
+  if (isfinite(e)) {
+    TRY_TO(done, figure_series(f, FIGURE_DASHES, "ideal", 6));
+    TRY_TO(done, figure_point(f, base, 1.0, NAN, NAN));
+    TRY_TO(done, figure_point(f, e_ranks, 1.0, NAN, NAN));
+    char beside[96] = "";
+    if (isfinite(c)) snprintf(beside, sizeof beside, "; copies without communication keep %.0f %%", 100.0 * c);
+    figure_title(f, "%s, %s scaling: %.0f ranks keep %.0f %% of the rate a rank has at N0 = %.0f%s", curve, scale, e_ranks, 100.0 * e,
+                 base, beside);
+    err = page_figure(p, f);
+  } else err = ERR_OK;
+done:
+  figure_destroy(f);
+  return err;
+}
+
+enum err section_scaling(const struct evidence *e, struct page *p)
+{
+  enum err err = ERR_OK;
+  json_t *points = evidence_select(e, "point", NULL), *rows = json_array(), *point;
+  size_t i;
+  if (json_array_size(points) == 0) goto done;
+  page_heading(p, "Scaling");
+  page_text(p, "E(N) = [X(N)/N] / [X(N0)/N0], X = valid tokens of whole steps over wall time. Strong: the global batch is fixed. "
+               "Weak: tokens a rank are fixed, so the global batch grows with N and this is no claim about time to quality. "
+               "C(N) is the same without communication, so what is lost there is shared memory, cache and power. Intervals are 95 %% "
+               "of the median over interleaved repeats.");
+  json_array_foreach(points, i, point) json_array_append_new(rows, row_of(point));
+  const struct table t = {"Speed, each with the conformance case that passed in this run", columns, sizeof columns / sizeof *columns, rows};
+  page_table(p, &t, false);
+  json_array_foreach(points, i, point) {
+    bool seen = false;
+    for (size_t k = 0; k < i; k++)
+      seen = seen || of_curve(json_array_get(points, k), record_get_text(point, "got.curve"), record_get_text(point, "got.scale"));
+    if (!seen) TRY_TO(done, draw_curve(p, points, point));
+  }
+done:
+  json_decref(points);
+  json_decref(rows);
+  return err;
+}

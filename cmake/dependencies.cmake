@@ -6,6 +6,8 @@ find_package(OpenMP REQUIRED COMPONENTS C)
 set(SHARDMARK_MPICC "" CACHE STRING "the MPI compiler wrapper to ask; empty: the first mpicc found")
 if(SHARDMARK_MPICC)
   set(MPI_C_COMPILER ${SHARDMARK_MPICC})
+  string(REGEX REPLACE "mpicc([^/]*)$" "mpiexec\\1" launcher ${SHARDMARK_MPICC}) # mpicc.mpich: mpiexec.mpich
+  find_program(MPIEXEC_EXECUTABLE ${launcher})
 endif()
 find_package(MPI REQUIRED COMPONENTS C)
 

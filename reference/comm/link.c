@@ -15,6 +15,7 @@ struct link {
   MPI_Comm comm;
   int rank, size;
   MPI_Request requests[LINK_MESSAGES];
+  MPI_Status statuses[LINK_MESSAGES];
   int in_flight;
   int *counts, *at, *own_counts, *own_at; /* of the v-forms; they must live as long as the call */
 };
@@ -160,8 +161,10 @@ int link_size(const struct link *l) { return l->size; }
 
 enum err link_test(struct link *l, bool *done)
 {
-  int flag = 0;
-  MPI_TRY(MPI_Testall(l->in_flight, l->requests, &flag, MPI_STATUSES_IGNORE));
+  int flag = 0, code = MPI_Testall(l->in_flight, l->requests, &flag, l->statuses);
+  for (int i = 0; i < l->in_flight && code == MPI_ERR_IN_STATUS; i++)
+    if (l->statuses[i].MPI_ERROR != MPI_SUCCESS && l->statuses[i].MPI_ERROR != MPI_ERR_PENDING) code = l->statuses[i].MPI_ERROR;
+  if (code != MPI_SUCCESS) return failed(code, "MPI_Testall");
   *done = flag != 0;
   if (*done) l->in_flight = 0;
   return ERR_OK;

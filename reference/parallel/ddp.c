@@ -18,7 +18,7 @@ struct ddp {
   int64_t bucket;                  /* as asked for, elements */
   int64_t microbatches, microbatch; /* of one replica in a step; reduced so far */
   int replicas, folded;
-  bool overlap, tied;
+  bool overlap, tied, communicate;
   bool *ready;                     /* rows, in this backward */
   int rows_ready;
   int next;                        /* bucket to be reduced next */
@@ -53,6 +53,7 @@ enum err ddp_create(const struct run_config *run, const struct param_table *tabl
   d->microbatches = run->global_batch / (run->micro_batch * run->dp * run->replicas);
   d->overlap = run->overlap && d->replicas == 1;
   d->tied = run->tied;
+  d->communicate = run->communicate;
   d->ready = calloc((size_t)table->n, sizeof *d->ready);
   if (d->ready == NULL) FAIL_TO(fail, ERR_MEMORY, "ddp: %zu bytes", (size_t)table->n * sizeof *d->ready);
   TRY_TO(fail, dev_event_create(dev_of(compute), &d->computed));
@@ -88,7 +89,7 @@ static enum err reduce(struct ddp *d, int64_t first, int64_t count)
   const struct tensor t = tensor_part(&d->gradients, 0, 1, first, count);
   TRY(dev_record(d->computed, d->compute));
   TRY(dev_wait(s, d->computed));
-  TRY(comm_allreduce(d->comm, &t, COMM_SUM));
+  if (d->communicate) TRY(comm_allreduce(d->comm, &t, COMM_SUM));
   /* as when the collective wrote a poisoned buffer from its second element on */
   if (fault_is(FAULT_Z_UNINITIALISED_COMM_BUFFER)) TRY(dev_begin(s, t.at, dtype_bytes(t.type)));
   return ERR_OK;

@@ -14,9 +14,9 @@
  *
  * Either way the sums are the same, in bits, for R emulated replicas and for R ranks with
  * rank-ordered reduction: step ((g0 + g1) + g2) of gradients accumulated over micro-batches,
- * microbatch ((s0 + s1) + s2) of such sums of each micro-batch.  model_backward gets
- * ddp_ready only in the backwards that the next ddp_finish directly follows: the last
- * micro-batch, or each one with reduce_each microbatch.
+ * microbatch ((s0 + s1) + s2) of such sums of each micro-batch.  The backward that a fold or
+ * a finish directly follows is a `last` one of model_backward: it alone calls ddp_ready.
+ * communicate: false leaves out the reductions and nothing else.
  */
 #ifndef PARALLEL_DDP_H
 #define PARALLEL_DDP_H

@@ -174,7 +174,7 @@ enum err link_wait(struct link *l)
 {
   double pause_ms = 0.02;
   for (int tries = 0;; tries++) {
-    bool done;
+    bool done = false;
     TRY(link_test(l, &done));
     if (done) return ERR_OK;
     if (tries < 16) {

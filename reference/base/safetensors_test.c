@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-static char path[64];
+static char path[64];                   /* a file, where renaming matters                */
+static char memory_path[64];            /* one without a disk, for thousands of rewrites */
+static int memory;
 static float matrix[2][3] = {{1, 2, 3}, {4, 5, 6}};
 static double vector[5] = {0.1, 0.2, 0.3, 0.4, 0.5};
 static uint8_t bytes[3] = {7, 8, 9};
@@ -112,8 +114,7 @@ static void a_failed_write_keeps_the_old_file(void)
 
 static void put(const void *at, size_t n)
 {
-  FILE *file = fopen(path, "wb");
-  CHECK(file != NULL && fwrite(at, 1, n, file) == n && fclose(file) == 0);
+  CHECK(ftruncate(memory, 0) == 0 && pwrite(memory, at, n, 0) == (ssize_t)n);
 }
 
 /* A file of this header and `data` bytes of zeros. */
@@ -162,14 +163,14 @@ static void headers_that_lie_are_refused(void)
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     struct safetensors *f = (struct safetensors *)&i;
     put_header(bad[i].header, bad[i].data);
-    CHECK_ERR(safetensors_open(path, &f), ERR_FORMAT);
+    CHECK_ERR(safetensors_open(memory_path, &f), ERR_FORMAT);
     CHECK_TEXT_HAS(err_text(), bad[i].said);
-    CHECK_TEXT_HAS(err_text(), path);
+    CHECK_TEXT_HAS(err_text(), memory_path);
     CHECK(f == NULL);
   }
   put("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
   struct safetensors *f;
-  CHECK_ERR(safetensors_open(path, &f), ERR_FORMAT);
+  CHECK_ERR(safetensors_open(memory_path, &f), ERR_FORMAT);
   CHECK_ERR(safetensors_open("/nonexistent/file", &f), ERR_IO);
   CHECK_ERR(safetensors_open("/tmp", &f), ERR_IO);
 }
@@ -182,7 +183,7 @@ static void other_ranks_and_types_are_passed_over(void)
              "\"one\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[11,15]},"
              "\"odd\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[15,23]}}", 23);
   struct safetensors *f;
-  if (!CHECK_OK(safetensors_open(path, &f))) return;
+  if (!CHECK_OK(safetensors_open(memory_path, &f))) return;
   CHECK(safetensors_count(f) == 1);
   const struct safetensor *t = safetensors_find(f, "odd");
   CHECK(t != NULL && (uintptr_t)t->data.at % 4 == 0 && *(float *)t->data.at == 0); /* lay at an odd byte: copied */
@@ -193,7 +194,7 @@ static void other_ranks_and_types_are_passed_over(void)
 static void open_and_touch(void)
 {
   struct safetensors *f;
-  const enum err err = safetensors_open(path, &f);
+  const enum err err = safetensors_open(memory_path, &f);
   if (err) {
     CHECK(err == ERR_FORMAT && f == NULL && err_text()[0] != '\0');
     return;
@@ -221,7 +222,7 @@ static void no_damage_is_followed(void)
   for (size_t length = 0; length < n; length++) { /* cut anywhere: data or header is short */
     put(whole_file, length);
     struct safetensors *f;
-    refused += safetensors_open(path, &f) == ERR_FORMAT;
+    refused += safetensors_open(memory_path, &f) == ERR_FORMAT;
   }
   CHECK(refused == n);
 
@@ -263,7 +264,7 @@ static void no_memory_is_told_and_leaks_nothing(void)
   for (long k = 1; failed && k < 100; k++) {
     struct safetensors *f = NULL;
     check_fail_allocation(k);
-    const enum err err = safetensors_open(path, &f);
+    const enum err err = safetensors_open(memory_path, &f);
     failed = check_allocation_failed();
     check_fail_allocation(0);
     CHECK(err == (failed ? ERR_MEMORY : ERR_OK) && (f == NULL) == failed);
@@ -286,6 +287,8 @@ int main(void)
   };
   strcpy(path, "/tmp/safetensors_test.XXXXXX");
   close(mkstemp(path));
+  memory = memfd_create("safetensors_test", MFD_CLOEXEC);
+  snprintf(memory_path, sizeof memory_path, "/proc/self/fd/%d", memory);
   const int status = test_main("safetensors", tests, sizeof tests / sizeof *tests);
   unlink(path);
   return status;

@@ -205,7 +205,7 @@ static enum err test(void *args, bool *done)
   if (w->delay_ms > 0 && clock_ms() - w->start_ms < w->delay_ms) return ERR_OK;
   if (w->c->n == 1) copy_alone(w);
   if (travels(w)) {
-    bool arrived;
+    bool arrived = false;
     if (!w->begun) TRY(begin_piece(w));
     TRY(link_test(w->c->link, &arrived));
     if (!arrived) return ERR_OK;

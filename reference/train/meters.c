@@ -1,0 +1,91 @@
+/* meters.c - sums over intervals, and /proc. */
+#include "train/meters.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct meters_time meters_split(const struct dev_interval *list, int64_t n)
+{
+  struct meters_time t = {0};
+  for (int64_t i = 0; i < n; i++) {
+    const struct dev_interval *x = &list[i];
+    const double busy_ms = x->end_ms - x->start_ms;
+    if (strcmp(x->stream, "compute") != 0) {
+      t.comm_ms += busy_ms;
+      continue;
+    }
+    t.exposed_ms += x->waited_ms;
+    switch (x->phase) {
+    case DEV_PHASE_FORWARD: t.forward_ms += busy_ms; break;
+    case DEV_PHASE_BACKWARD: t.backward_ms += busy_ms; break;
+    case DEV_PHASE_OPTIMIZER: t.optimizer_ms += busy_ms; break;
+    default: t.other_ms += busy_ms;
+    }
+  }
+  return t;
+}
+
+enum { STREAMS = 8 };
+
+/* Calls of one stream are done in the order in which they were queued, so each stream's
+ * search goes on where its last one ended. */
+enum err meters_calls(const struct dev_interval *list, int64_t n, const struct comm_call *calls, int64_t n_calls,
+                      double offset_ms, double *ready_ms, double *end_ms)
+{
+  struct { const char *stream; int64_t next; } places[STREAMS] = {{0}};
+  for (int64_t c = 0; c < n_calls; c++) {
+    int s = 0;
+    while (s < STREAMS && places[s].stream && strcmp(places[s].stream, calls[c].stream) != 0) s++;
+    if (s == STREAMS) FAIL(ERR_ARG, "collectives on more than %d streams", STREAMS);
+    places[s].stream = calls[c].stream;
+    int64_t i = places[s].next;
+    while (i < n && (strcmp(list[i].stream, calls[c].stream) != 0 || strcmp(list[i].kernel, calls[c].op) != 0)) i++;
+    if (i == n)
+      FAIL(ERR_ARG, "%s #%d of %s left no interval on stream %s", calls[c].op, calls[c].sequence, calls[c].group, calls[c].stream);
+    ready_ms[c] = list[i].ready_ms + offset_ms;
+    end_ms[c] = list[i].end_ms + offset_ms;
+    places[s].next = i + 1;
+  }
+  return ERR_OK;
+}
+
+double meters_matmul_flops(const struct run_config *run, double valid_tokens)
+{
+  const double C = (double)run->hidden;
+  return 6.0 * valid_tokens * ((double)run->layers * 12.0 * C * C + (double)run->vocab * C);
+}
+
+/* A line "name:  123 kB" of /proc/self/status. */
+static enum err status_bytes(const char *name, int64_t *bytes)
+{
+  char line[256];
+  long long kib = -1;
+  FILE *f = fopen("/proc/self/status", "r");
+  if (f == NULL) FAIL(ERR_IO, "/proc/self/status: %s", strerror(errno));
+  while (kib < 0 && fgets(line, sizeof line, f))
+    if (strncmp(line, name, strlen(name)) == 0) kib = strtoll(line + strlen(name), NULL, 10);
+  fclose(f);
+  if (kib < 0) FAIL(ERR_UNAVAILABLE, "/proc/self/status has no %s", name);
+  *bytes = (int64_t)kib * 1024;
+  return ERR_OK;
+}
+
+enum err meters_memory_restart(int64_t *bytes)
+{
+  malloc_trim(0);
+  FILE *f = fopen("/proc/self/clear_refs", "w");
+  if (f == NULL) FAIL(ERR_UNAVAILABLE, "/proc/self/clear_refs: %s", strerror(errno));
+  const bool written = fputs("5", f) >= 0; /* 5: the mark becomes the present size (proc(5)) */
+  if (fclose(f) != 0 || !written) FAIL(ERR_UNAVAILABLE, "/proc/self/clear_refs: %s", strerror(errno));
+  TRY(status_bytes("VmHWM:", bytes));
+  return ERR_OK;
+}
+
+enum err meters_memory_peak(int64_t *bytes)
+{
+  TRY(status_bytes("VmHWM:", bytes));
+  return ERR_OK;
+}

@@ -1,0 +1,31 @@
+/* meters.h - time and memory of this rank, from what the device and the system counted. */
+#ifndef TRAIN_METERS_H
+#define TRAIN_METERS_H
+
+#include "comm/comm.h"
+#include "device/dev.h"
+
+#include "base/config.h"
+
+/* One step, in milliseconds, as keys.def "time" has it. */
+struct meters_time {
+  double forward_ms, backward_ms, optimizer_ms, other_ms; /* compute stream busy                    */
+  double exposed_ms;                                      /* compute stream waited for another      */
+  double comm_ms;                                         /* other streams busy                     */
+};
+struct meters_time meters_split(const struct dev_interval *list, int64_t n);
+
+/* When each traced collective was ready and done, on rank 0's clock: calls[i] is the next
+ * interval of its name on its stream.  ready and end: n_calls.  Fails: ERR_ARG if one has none. */
+enum err meters_calls(const struct dev_interval *list, int64_t n, const struct comm_call *calls, int64_t n_calls,
+                      double offset_ms, double *ready_ms, double *end_ms);
+
+/* FLOP of this rank's matrix products with weights for n valid tokens: 2 a weight forward, 4
+ * backward (Kaplan et al. 2020, section 2.1), attention's own products not counted. */
+double meters_matmul_flops(const struct run_config *run, double valid_tokens);
+
+/* The system's high-water mark of this process's memory, in bytes.  meters_memory_restart()
+ * gives unused memory back, sets the mark to what is held now and returns that. */
+enum err meters_memory_restart(int64_t *bytes);
+enum err meters_memory_peak(int64_t *bytes);
+#endif

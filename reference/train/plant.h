@@ -1,0 +1,14 @@
+/* plant.h - what planted faults and planted slowness need besides their one line at the site. */
+#ifndef TRAIN_PLANT_H
+#define TRAIN_PLANT_H
+
+#include "train/trainer.h"
+
+/* *scale, of micro-batch i, becomes (1 - strength) of the right one + strength of `wrong`. */
+enum err plant_scale(struct trainer *t, int64_t i, double wrong, struct tensor *scale);
+
+/* run.slow_rank's compute takes run.slow_percent longer: what is queued between start and finish
+ * is timed on the stream, which then stays busy for that share of it.  Other ranks: nothing. */
+enum err plant_slow_start(struct trainer *t);
+enum err plant_slow_finish(struct trainer *t);
+#endif

@@ -1,0 +1,140 @@
+/* tasks.c - products and copies, timed on the compute stream. */
+#include "train/tasks.h"
+
+#include "base/rng.h"
+#include "ops/ops.h"
+#include "train/say.h"
+#include "train/tasks_comm.h"
+#include "train/threads.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TASK_INTERVALS = 1 << 14, TILE = 1 << 16 };
+
+enum err tasks_say(const struct output *o, struct dev *d, const char *stream, const char *kernel, const struct tasks_measure *m)
+{
+  const struct dev_interval *list;
+  int64_t n, lost, seen = 0;
+  TRY(dev_trace_take(d, &list, &n, &lost));
+  json_t *seconds = json_array();
+  for (int64_t i = 0; i < n; i++)
+    if (strcmp(list[i].stream, stream) == 0 && strcmp(list[i].kernel, kernel) == 0 && seen++ > 0)
+      json_array_append_new(seconds, json_real((list[i].end_ms - list[i].start_ms) / 1000.0));
+  if (lost > 0 || json_array_size(seconds) == 0) {
+    json_decref(seconds);
+    FAIL(ERR_ARG, "task %s: %lld intervals lost, %lld called %s", m->what, (long long)lost, (long long)seen, kernel);
+  }
+  record_begin(o->records, "measure", -1, -1);
+  record_text(o->records, "got.what", m->what);
+  record_int(o->records, "got.size", m->size);
+  record_json(o->records, "got.seconds", seconds);
+  record_real(o->records, "got.flops", m->flops);
+  record_real(o->records, "got.bytes", m->bytes);
+  record_int(o->records, "got.wrong", m->wrong);
+  TRY(record_end(o->records));
+  return ERR_OK;
+}
+
+/* Normal numbers, one tile of them over and over: drawing 16 million takes longer than their product. */
+static enum err fill_normal(struct dev_stream *s, const struct tensor *t, uint64_t seed)
+{
+  enum err err = ERR_OK;
+  const int64_t n = tensor_count(t);
+  const size_t size = dtype_bytes(t->type);
+  char *tile = malloc(TILE * size);
+  if (tile == NULL) FAIL(ERR_MEMORY, "tile of %d elements", TILE);
+  for (int64_t i = 0; i < TILE; i++) {
+    const double x = rng_normal((struct rng_key){seed, RNG_TEST, 0}, (uint64_t)i);
+    if (t->type == DTYPE_F64) ((double *)(void *)tile)[i] = x;
+    else ((float *)(void *)tile)[i] = (float)x;
+  }
+  for (int64_t at = 0; at < n; at += TILE)
+    TRY_TO(free_tile, dev_copy_in(s, (char *)t->at + (size_t)at * size, tile, (size_t)(n - at < TILE ? n - at : TILE) * size));
+  TRY_TO(free_tile, dev_sync_stream(s));
+free_tile:
+  free(tile);
+  return err;
+}
+
+static enum err gemm_size(const struct output *o, struct dev *d, struct dev_stream *s, int64_t n)
+{
+  enum err err;
+  const enum dtype type = (enum dtype)o->run->precision;
+  const size_t bytes = (size_t)(n * n) * dtype_bytes(type);
+  char *block = NULL;
+  TRY(dev_alloc(d, 3 * bytes, DEV_OTHER, "products", (void **)&block));
+  const struct tensor a = tensor_at(block, type, n, n), b = tensor_at(block + bytes, type, n, n);
+  const struct tensor c = tensor_at(block + 2 * bytes, type, n, n);
+  TRY_TO(free_block, fill_normal(s, &a, 1));
+  TRY_TO(free_block, fill_normal(s, &b, 2));
+  for (int64_t r = 0; r <= o->run->repeats; r++) {
+    TRY_TO(free_block, op_matmul(s, &c, &a, false, &b, false, false));
+    TRY_TO(free_block, dev_sync_stream(s));
+    slots_say(o->slots, "gemm", r);
+  }
+  const struct tasks_measure m = {.what = type == DTYPE_F64 ? "dgemm" : "sgemm", .size = n,
+                                  .flops = 2.0 * (double)n * (double)n * (double)n, .bytes = 3.0 * (double)bytes};
+  TRY_TO(free_block, tasks_say(o, d, "compute", "matmul", &m));
+
+free_block:
+  dev_free(d, block);
+  return err;
+}
+
+static enum err copy(const struct output *o, struct dev *d, struct dev_stream *s)
+{
+  enum err err;
+  const int64_t n = o->run->size / (int64_t)sizeof(float) > 0 ? o->run->size / (int64_t)sizeof(float) : 1;
+  const size_t bytes = (size_t)n * sizeof(float);
+  char *block = NULL;
+  TRY(dev_alloc(d, 2 * bytes, DEV_OTHER, "copies", (void **)&block));
+  const struct tensor x = tensor_at(block, DTYPE_F32, 1, n), y = tensor_at(block + bytes, DTYPE_F32, 1, n);
+  TRY_TO(free_block, fill_normal(s, &x, 1));
+  for (int64_t r = 0; r <= o->run->repeats; r++) {
+    TRY_TO(free_block, op_copy(s, &y, &x));
+    TRY_TO(free_block, dev_sync_stream(s));
+    slots_say(o->slots, "copy", r);
+  }
+  const struct tasks_measure m = {.what = "copy", .size = (int64_t)bytes, .bytes = 2.0 * (double)bytes};
+  TRY_TO(free_block, tasks_say(o, d, "compute", "copy", &m));
+
+free_block:
+  dev_free(d, block);
+  return err;
+}
+
+static enum err measure(const struct output *o, struct dev *d, struct dev_stream *s, bool *fatal)
+{
+  int threads;
+  TRY(threads_count(s, &threads));
+  TRY(say_rank(o, threads));
+  switch (o->run->task) {
+  case TASK_GEMM:
+    for (int64_t n = o->run->size; n <= 4 * o->run->size; n *= 2) TRY(gemm_size(o, d, s, n));
+    return ERR_OK;
+  case TASK_COPY: TRY(copy(o, d, s)); return ERR_OK;
+  case TASK_COMM: TRY(tasks_comm(o, d, s, fatal)); return ERR_OK;
+  default: return ERR_OK;
+  }
+}
+
+enum err tasks_run(const struct output *o, bool *fatal)
+{
+  enum err err;
+  struct dev *d = NULL;
+  struct dev_stream *s = NULL;
+  const struct dev_config config = {.kind = (enum dev_kind)o->run->device, .threads = (int)o->run->threads,
+                                    .lazy_seed = (uint64_t)o->run->lazy_seed, .poison_end = o->run->poison_end};
+  *fatal = false;
+  TRY_TO(close_device, dev_open(&config, &d));
+  TRY_TO(close_device, dev_stream_open(d, "compute", DEV_COMPUTE, &s));
+  TRY_TO(close_device, dev_trace(d, TASK_INTERVALS));
+  TRY_TO(close_device, measure(o, d, s, fatal));
+
+close_device:
+  if (*fatal) return err;
+  dev_stream_close(s);
+  dev_close(d);
+  return comm_agree(o->world, err);
+}

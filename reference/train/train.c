@@ -1,0 +1,137 @@
+/* train.c - the loop over steps; what is recorded when. */
+#include "train/train.h"
+
+#include "base/fault.h"
+#include "comm/pmpi_shim.h"
+#include "train/dump.h"
+#include "train/meters.h"
+#include "train/say.h"
+#include "train/threads.h"
+
+#include <stdio.h>
+
+struct loop {
+  const struct output *output;
+  const struct run_config *run;
+  struct trainer *t;
+  struct dumper *dump;
+  struct say_memory memory;
+};
+
+static bool recorded(const struct run_config *run, int64_t step)
+{
+  return step % run->records_each == 0 || step == run->steps - 1;
+}
+
+/* What was queued between steps is nobody's time. */
+static enum err forget(struct loop *l)
+{
+  const struct dev_interval *list;
+  int64_t n, lost;
+  TRY(dev_sync(l->t->dev));
+  TRY(dev_trace_take(l->t->dev, &list, &n, &lost));
+  comm_trace_restart(l->t->world);
+  pmpi_restart();
+  return ERR_OK;
+}
+
+/* Hashing costs a pass over all state: with tensors dumped at every recorded step, else at the end. */
+static enum err record_step(struct loop *l, int64_t step, const struct step_clock *clock)
+{
+  TRY(say_batches(l->t, l->output, step));
+  TRY(say_step(l->t, l->output, step));
+  TRY(say_calls(l->t, l->output, step));
+  TRY(say_time(l->t, l->output, step, clock));
+  if (l->run->dump != DUMP_NONE || step == l->run->steps - 1) TRY(say_replicas(l->t, l->output, step));
+  TRY(dump_after(l->dump, step));
+  return ERR_OK;
+}
+
+static enum err one_step(struct loop *l, int64_t step)
+{
+  struct step_clock clock;
+  struct dev_usage usage;
+  slots_say(l->output->slots, "step", step);
+  if (recorded(l->run, step)) TRY(dump_before(l->dump, step));
+  TRY(forget(l));
+  TRY(step_run(l->t, step, &clock));
+  if (step == 0) {
+    dev_usage(l->t->dev, &usage);
+    l->memory.allocations_first = usage.allocations;
+    dev_usage_restart(l->t->dev);
+  }
+  if (recorded(l->run, step)) TRY(record_step(l, step, &clock));
+  return ERR_OK;
+}
+
+static enum err evaluate_after(struct loop *l, int64_t updates)
+{
+  struct evaluation e;
+  if (l->run->evaluate_each == 0 || updates % l->run->evaluate_each != 0) return ERR_OK;
+  slots_say(l->output->slots, "evaluate", updates);
+  TRY(evaluate(l->t, &e));
+  TRY(say_evaluation(l->output, updates, &e));
+  return ERR_OK;
+}
+
+static enum err steps(struct loop *l)
+{
+  int64_t n = l->run->steps;
+  if (fault_is(FAULT_HG_UNEVEN_STEPS) && comm_rank(l->t->world) == fault_rank) n--;
+  for (int64_t step = 0; step < n; step++) {
+    TRY(one_step(l, step));
+    TRY(evaluate_after(l, step + 1));
+  }
+  slots_say(l->output->slots, "end", l->run->steps);
+  TRY(dump_before(l->dump, l->run->steps));
+  TRY(meters_memory_peak(&l->memory.os_peak));
+  TRY(say_memory(l->t, l->output, &l->memory));
+  return ERR_OK;
+}
+
+static enum err start(struct loop *l)
+{
+  int threads;
+  int64_t after_start; /* the mark is set again: what setting up took and gave back is not training's */
+  TRY(dump_create(l->t, l->output, &l->dump));
+  TRY(threads_count(l->t->compute, &threads));
+  if (comm_rank(l->t->world) == 0) TRY(say_parameters(l->t, l->output));
+  TRY(say_rank(l->output, threads));
+  TRY(meters_memory_restart(&after_start));
+  return ERR_OK;
+}
+
+/* An unordered access that lazy saw is a record of its own, whatever else went wrong. */
+static void say_findings(const struct loop *l)
+{
+  if (dev_findings(l->t->dev)[0] == '\0') return;
+  struct err_saved saved;
+  err_save(&saved, ERR_DEVICE);
+  say_finding(l->output, dev_findings(l->t->dev));
+  err_restore(&saved);
+}
+
+enum err train_run(const struct output *o, bool *fatal)
+{
+  enum err err;
+  struct loop l = {.output = o, .run = o->run};
+  *fatal = false;
+  TRY(comm_agree(o->world, meters_memory_restart(&l.memory.os_base)));
+  TRY(trainer_create(o->world, o->run, &l.t, fatal));
+  TRY_TO(destroy_loop, comm_agree(o->world, start(&l)));
+
+  err = steps(&l);
+  if (err) {
+    say_findings(&l);
+    *fatal = comm_size(o->world) > 1; /* others may be in a collective that this rank will not join */
+    TRY_TO(destroy_loop, err);
+  }
+  TRY_TO(destroy_loop, comm_agree(o->world, ERR_OK));
+
+destroy_loop:
+  if (!*fatal) {
+    dump_destroy(l.dump);
+    trainer_destroy(l.t);
+  }
+  return err;
+}

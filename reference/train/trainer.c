@@ -1,0 +1,237 @@
+/* trainer.c - makes a rank ready to train, and takes it apart. */
+#include "train/trainer.h"
+
+#include "base/rng.h"
+#include "ops/ops.h"
+#include "train/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SITE_MICRO = 1 }; /* low bits of RNG_ORDER */
+enum { INTERVALS_A_LAYER = 64, INTERVALS_A_STEP = 4096 }; /* generous: a lost interval fails the run */
+
+struct tensor trainer_flat(const struct trainer *t, void *buffer)
+{
+  return tensor_at(buffer, (enum dtype)t->run.precision, 1, t->flat->count);
+}
+
+struct tensor trainer_row(const struct trainer *t, void *buffer, int row)
+{
+  const struct param *p = &t->table->rows[row];
+  char *at = (char *)buffer + (size_t)t->flat->offset[row] * dtype_bytes((enum dtype)t->run.precision);
+  return tensor_at(at, (enum dtype)t->run.precision, p->rows, p->cols);
+}
+
+/* --- the list of micro-batches ---------------------------------------------------- */
+
+/* Replica r takes a consecutive micro-batches of the step; order_seed permutes them among
+ * themselves (Fisher and Yates), the same way in every step. */
+static void order_micro(struct trainer *t, int64_t replica, struct trainer_micro *list)
+{
+  const int64_t a = t->accumulation;
+  const struct rng_key key = {(uint64_t)t->run.order_seed, RNG_ORDER + SITE_MICRO, (uint32_t)replica};
+  for (int64_t i = 0; i < a; i++) list[i].number = replica * a + i;
+  for (int64_t i = a - 1; t->run.order_seed != 0 && i > 0; i--) {
+    const int64_t j = (int64_t)rng_below(key, (uint64_t)i, (uint64_t)i + 1), number = list[i].number;
+    list[i].number = list[j].number;
+    list[j].number = number;
+  }
+}
+
+static enum err create_micro(struct trainer *t)
+{
+  const struct run_config *run = &t->run;
+  t->accumulation = run->global_batch / (run->dp * run->replicas * run->micro_batch);
+  t->n_micro = t->accumulation * run->replicas;
+  t->micro = calloc((size_t)t->n_micro, sizeof *t->micro);
+  t->planted = calloc((size_t)t->n_micro * 2, sizeof *t->planted);
+  t->loss_sums = calloc((size_t)t->n_micro, sizeof *t->loss_sums);
+  if (t->micro == NULL || t->planted == NULL || t->loss_sums == NULL) FAIL(ERR_MEMORY, "list of %lld micro-batches", (long long)t->n_micro);
+  for (int64_t r = 0; r < run->replicas; r++)
+    order_micro(t, t->mesh.dp_rank * run->replicas + r, t->micro + r * t->accumulation);
+  for (int64_t i = 0; i < t->n_micro; i++) TRY(batch_create(run->micro_batch, run->sequence, &t->micro[i].batch));
+  return ERR_OK;
+}
+
+enum err trainer_fetch(struct trainer *t, int64_t step, int64_t i)
+{
+  TRY(data_plan_batch(t->plan, step, t->micro[i].number, &t->micro[i].batch));
+  return ERR_OK;
+}
+
+enum err trainer_load(struct trainer *t, int64_t i)
+{
+  const struct batch *b = &t->micro[i].batch;
+  const size_t bytes = (size_t)(b->B * b->T) * sizeof(int32_t);
+  TRY(dev_copy_in(t->compute, t->input.tokens.at, b->tokens, bytes));
+  TRY(dev_copy_in(t->compute, t->input.targets.at, b->targets, bytes));
+  TRY(dev_copy_in(t->compute, t->input.positions.at, b->positions, bytes));
+  TRY(dev_copy_in(t->compute, t->input.documents.at, b->documents, bytes));
+  TRY(dev_copy_in(t->compute, t->input.samples.at, b->samples, (size_t)b->B * sizeof(int32_t)));
+  return ERR_OK;
+}
+
+/* --- device memory ------------------------------------------------------------------ */
+
+static enum err create_input(struct trainer *t)
+{
+  const int64_t B = t->run.micro_batch, T = t->run.sequence;
+  struct tensor *const arrays[] = {&t->input.tokens, &t->input.targets, &t->input.positions, &t->input.documents};
+  void *block;
+  TRY(dev_alloc(t->dev, (size_t)(B * (4 * T + 1)) * sizeof(int32_t), DEV_OTHER, "micro-batch", &block));
+  for (int i = 0; i < 4; i++) *arrays[i] = tensor_at((int32_t *)block + i * B * T, DTYPE_I32, B, T);
+  t->input.samples = tensor_at((int32_t *)block + 4 * B * T, DTYPE_I32, B, 1);
+  return ERR_OK;
+}
+
+static enum err create_scalars(struct trainer *t)
+{
+  const int64_t M = t->n_micro, R = t->run.replicas, n = 6 + 2 * M + 2 * R + 4 + t->table->n;
+  double *next;
+  TRY(dev_alloc(t->dev, (size_t)n * sizeof *next, DEV_OTHER, "scalars", &t->scalars));
+  next = t->scalars;
+#define TAKE(name, type, rows, cols) t->at.name = tensor_at(next, type, rows, cols), next += (rows) * (cols)
+  TAKE(step, DTYPE_I32, 1, 1);
+  TAKE(count, DTYPE_F64, 1, 1);
+  TAKE(scale, DTYPE_F64, 1, 1);
+  TAKE(planted, DTYPE_F64, 1, 2);
+  TAKE(since, DTYPE_F64, 1, 1);
+  TAKE(losses, DTYPE_F64, 1, M);
+  TAKE(terms, DTYPE_F64, 1, M);
+  TAKE(of_replica, DTYPE_F64, 2, R);
+  TAKE(mine, DTYPE_F64, 1, 2);
+  TAKE(all, DTYPE_F64, 1, 2);
+  TAKE(hashes, DTYPE_I64, 1, t->table->n);
+#undef TAKE
+  return ERR_OK;
+}
+
+static enum err create_device(struct trainer *t)
+{
+  const struct run_config *run = &t->run;
+  const struct dev_config config = {.kind = (enum dev_kind)run->device, .threads = (int)run->threads,
+                                    .lazy_seed = (uint64_t)run->lazy_seed, .poison_end = run->poison_end};
+  TRY(dev_open(&config, &t->dev));
+  TRY(dev_stream_open(t->dev, "compute", DEV_COMPUTE, &t->compute));
+  TRY(dev_stream_open(t->dev, "transfer", DEV_TRANSFER, &t->transfer));
+  TRY(dev_stream_open(t->dev, "scalar", DEV_TRANSFER, &t->scalar));
+  TRY(dev_event_create(t->dev, &t->counted));
+  TRY(dev_event_create(t->dev, &t->summed));
+  const size_t bytes = (size_t)t->flat->count * dtype_bytes((enum dtype)run->precision);
+  TRY(dev_alloc(t->dev, bytes, DEV_PARAMETERS, "weights", &t->weights));
+  TRY(dev_alloc(t->dev, bytes, DEV_GRADIENTS, "gradients", &t->gradients));
+  TRY(create_input(t));
+  TRY(create_scalars(t));
+  TRY(weights_start(t));
+  return ERR_OK;
+}
+
+/* --- create and destroy ---------------------------------------------------------------- */
+
+/* What this rank can do without the others. */
+static enum err create_alone(struct trainer *t)
+{
+  struct run_config *run = &t->run;
+  TRY(mesh_create(run, comm_rank(t->world), comm_size(t->world), &t->mesh));
+  TRY(params_create(run, &t->table));
+  TRY(flat_create(t->table, 256 / (int64_t)dtype_bytes((enum dtype)run->precision), run->dp, run->bucket, &t->flat));
+  if (!run->batch_file[0]) TRY(corpus_open(run, &t->corpus));
+  TRY(data_plan_create(run, t->corpus, &t->plan));
+  TRY(create_micro(t));
+  TRY(create_device(t));
+  return ERR_OK;
+}
+
+/* Groups first: all ranks meet in them.  Without communication each rank is its own group. */
+static enum err create_groups(struct trainer *t)
+{
+  enum err err;
+  const struct run_config *run = &t->run;
+  const enum comm_reduce reduce = run->reduce == REDUCE_ORDERED ? COMM_ORDERED : COMM_FAST;
+  int *ranks = malloc((size_t)run->dp * sizeof *ranks), n = 1;
+  if (ranks == NULL) FAIL(ERR_MEMORY, "list of %lld ranks", (long long)run->dp);
+  if (run->communicate) n = mesh_dp_group(&t->mesh, ranks);
+  else ranks[0] = comm_rank(t->world);
+  int64_t largest = 0;
+  for (int i = 0; i < t->flat->n_buckets; i++)
+    if (t->flat->buckets[i].count > largest) largest = t->flat->buckets[i].count;
+  const struct comm_config dp = {.name = "dp", .reduce = reduce, .synchronous = run->synchronous};
+  const struct comm_config sums = {.name = "sums", .reduce = COMM_ORDERED, .synchronous = run->synchronous};
+  const size_t bytes = (size_t)largest * dtype_bytes((enum dtype)run->precision);
+  TRY_TO(free_ranks, comm_create(t->world, t->transfer, ranks, n, bytes, &dp, &t->dp));
+  TRY_TO(free_ranks, comm_create(t->world, t->scalar, ranks, n, 2 * sizeof(double), &sums, &t->sums));
+
+free_ranks:
+  free(ranks);
+  return err;
+}
+
+static enum err create_training(struct trainer *t)
+{
+  const struct model_config config = {.run = &t->run, .table = t->table, .flat = t->flat, .dev = t->dev, .compute = t->compute,
+                                      .weights = t->weights, .gradients = t->gradients, .step = t->at.step};
+  TRY(model_create(&config, &t->model));
+  TRY(ddp_create(&t->run, t->table, t->flat, t->dp, t->compute, t->gradients, &t->ddp));
+  TRY(optim_create(&t->run, t->table, t->flat, t->dev, t->compute, t->weights, t->gradients, &t->optim));
+  const int64_t layers = t->run.layers + 4;
+  TRY(dev_trace(t->dev, t->n_micro * layers * INTERVALS_A_LAYER + t->table->n * 8 + t->flat->n_buckets * 16 + INTERVALS_A_STEP));
+  return ERR_OK;
+}
+
+enum err trainer_create(struct comm_world *w, const struct run_config *run, struct trainer **out, bool *fatal)
+{
+  enum err err;
+  *out = NULL;
+  *fatal = false;
+  struct trainer *t = calloc(1, sizeof *t);
+  if (t != NULL) {
+    t->run = *run;
+    t->world = w;
+    err = create_alone(t);
+  } else {
+    err = err_set(ERR_MEMORY, __FILE__, __LINE__, "trainer: %zu bytes", sizeof *t);
+  }
+  TRY_TO(destroy_trainer, comm_agree(w, err));
+  *fatal = true; /* some may be inside a group by now */
+  TRY_TO(destroy_trainer, create_groups(t));
+  *fatal = false;
+  TRY_TO(destroy_trainer, comm_agree(w, create_training(t)));
+  *out = t;
+  return ERR_OK;
+
+destroy_trainer:
+  if (!*fatal) trainer_destroy(t);
+  return err;
+}
+
+void trainer_destroy(struct trainer *t)
+{
+  if (t == NULL) return;
+  optim_destroy(t->optim);
+  ddp_destroy(t->ddp);
+  model_destroy(t->model);
+  comm_destroy(t->sums);
+  comm_destroy(t->dp);
+  if (t->dev) {
+    dev_free(t->dev, t->scalars);
+    dev_free(t->dev, t->input.tokens.at);
+    dev_free(t->dev, t->gradients);
+    dev_free(t->dev, t->weights);
+    dev_event_destroy(t->summed);
+    dev_event_destroy(t->counted);
+    dev_stream_close(t->scalar);
+    dev_stream_close(t->transfer);
+    dev_stream_close(t->compute);
+    dev_close(t->dev);
+  }
+  for (int64_t i = 0; t->micro != NULL && i < t->n_micro; i++) batch_destroy(&t->micro[i].batch);
+  free(t->micro);
+  free(t->planted);
+  free(t->loss_sums);
+  data_plan_destroy(t->plan);
+  corpus_close(t->corpus);
+  flat_destroy(t->flat);
+  params_destroy(t->table);
+  free(t);
+}

@@ -1,0 +1,92 @@
+/* trainer.h - everything one rank needs to train: device, groups, model, data.
+ *
+ * Three streams: `compute`; `transfer`, which carries gradients (group "dp"); `scalar`, which
+ * carries token counts and losses (group "sums").  All memory of a step is taken in
+ * trainer_create.
+ */
+#ifndef TRAIN_TRAINER_H
+#define TRAIN_TRAINER_H
+
+#include "comm/comm.h"
+#include "data/data.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "parallel/ddp.h"
+#include "parallel/mesh.h"
+
+/* One micro-batch of this rank's list, in the order in which it runs. */
+struct trainer_micro {
+  int64_t number; /* in the whole step */
+  struct batch batch;
+};
+
+/* Numbers of a step on the device.  All f64 [1,1] but losses and terms. */
+struct trainer_scalars {
+  struct tensor step;           /* i32: keys dropout                                       */
+  struct tensor count, scale;   /* valid tokens of all ranks; what a loss is multiplied by */
+  struct tensor planted;        /* [1, 2]: scale of one micro-batch when a fault changes it */
+  struct tensor since;          /* when planted slowness began to count                    */
+  struct tensor losses, terms;  /* [1, n_micro]: loss sums; the same times their scale     */
+  struct tensor of_replica;     /* [2, replicas]: sums of losses, of terms                 */
+  struct tensor mine, all;      /* [1, 2]: the same over this rank, over all ranks         */
+  struct tensor hashes;         /* i64 [1, rows of the table]                              */
+};
+
+/* What a step says, on the host. */
+struct trainer_numbers {
+  double count, mine[2], all[2]; /* as the scalars of that name */
+  double norm, factor, lr;
+};
+
+struct trainer {
+  struct run_config run;
+  struct comm_world *world;
+  struct mesh mesh;
+
+  struct param_table *table;
+  struct flat *flat;
+  struct corpus *corpus; /* NULL with a batch_file */
+  struct data_plan *plan;
+
+  struct dev *dev;
+  struct dev_stream *compute, *transfer, *scalar;
+  struct dev_event *counted, *summed;
+  struct comm *dp, *sums;
+  void *weights, *gradients;
+  struct model *model;
+  struct ddp *ddp;
+  struct optim *optim;
+
+  struct trainer_micro *micro; /* n_micro = replicas * accumulation, replica by replica */
+  int64_t n_micro, accumulation;
+  int64_t n_valid;             /* of all of them */
+  struct model_input input;    /* the micro-batch on the device */
+  struct trainer_scalars at;
+  void *scalars;               /* the block that they stand in */
+  struct trainer_numbers now;
+  double *loss_sums;           /* [n_micro] of the last step, on the host */
+  int32_t step_number;         /* host sources of copies to the device: they outlive the copy */
+  double valid_here;
+  double *planted;             /* [2 n_micro] */
+};
+
+/* All ranks; the same run everywhere.  What a rank can find out alone comes first, then the
+ * ranks agree, so that none waits in a group for one that failed.  `fatal` says whether the
+ * ranks still agree on where they are when it fails. */
+enum err trainer_create(struct comm_world *w, const struct run_config *run, struct trainer **out, bool *fatal);
+void trainer_destroy(struct trainer *t); /* all ranks; NULL is allowed */
+
+/* A flat buffer as one row. */
+struct tensor trainer_flat(const struct trainer *t, void *buffer);
+/* A row of the table in a flat buffer: its owner's storage. */
+struct tensor trainer_row(const struct trainer *t, void *buffer, int row);
+/* Micro-batch of the list: on the host, then as input on the device (queued on compute). */
+enum err trainer_fetch(struct trainer *t, int64_t step, int64_t i);
+enum err trainer_load(struct trainer *t, int64_t i);
+/* Column i of a row of scalars, [1,1]. */
+static inline struct tensor trainer_scalar(const struct tensor *list, int64_t row, int64_t i)
+{
+  return tensor_part(list, row, 1, i, 1);
+}
+
+#endif

@@ -1,7 +1,7 @@
 /* dev_lazy_test.c - lazy: late and seeded order, and every missing order named. */
 #include "base/rng.h"
 #include "device/dev_internal.h"
-#include "device/dev_test_kernels.h"
+#include "device/dev_testing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -272,6 +272,38 @@ static void column_parts_of_one_matrix_do_not_meet(void)
   bench_close(&b);
 }
 
+static void covered_history_still_stands_for_what_it_covers(void)
+{
+  struct bench b = bench_open(1);
+  struct dev_stream *third;
+  CHECK_OK(dev_stream_open(b.d, "third", DEV_TRANSFER, &third));
+  CHECK_OK(touch(b.compute, "w", b.block, BYTES, true));
+  CHECK_OK(hand_over(b.ready, b.compute, b.comm));
+  CHECK_OK(touch(b.comm, "part", b.block, 8, true));     /* does not cover w's other bytes */
+  CHECK_OK(touch(b.comm, "all", b.block, BYTES, false)); /* a read: does not stand for a write */
+  CHECK_OK(touch(third, "early", b.block + 8, 8, false));
+  EXPECT_FINDING(&b, "'early' on third reads gradients 'bucket' + 8", "'w' on compute, which writes it");
+  bench_close(&b);
+}
+
+static void every_sync_tells_what_was_found_since_the_last(void)
+{
+  struct bench b = bench_open(1);
+  CHECK_OK(touch(b.compute, "w1", b.block, 8, true));
+  CHECK_OK(touch(b.comm, "r1", b.block, 8, false));
+  CHECK_ERR(dev_sync_stream(b.comm), ERR_DEVICE);
+  CHECK_TEXT_HAS(err_text(), "1 pair of unordered accesses: 'r1' on comm");
+  CHECK_OK(dev_sync(b.d));
+  CHECK_OK(touch(b.compute, "w2", b.block, 8, true));
+  CHECK_OK(touch(b.comm, "r2", b.block, 8, false));
+  CHECK_OK(dev_record(b.done, b.comm));
+  CHECK_ERR(dev_sync_event(b.done), ERR_DEVICE);
+  CHECK_TEXT_HAS(err_text(), "1 pair of unordered accesses: 'r2' on comm");
+  CHECK_TEXT_HAS(dev_findings(b.d), "'r1' on comm");
+  CHECK_TEXT_HAS(dev_findings(b.d), "'r2' on comm");
+  bench_close(&b);
+}
+
 static void a_race_that_repeats_is_told_once(void)
 {
   struct bench b = bench_open(1);
@@ -451,6 +483,8 @@ int main(void)
       TEST(memory_freed_while_work_may_use_it_is_named),
       TEST(memory_used_again_after_free_has_no_past),
       TEST(column_parts_of_one_matrix_do_not_meet),
+      TEST(covered_history_still_stands_for_what_it_covers),
+      TEST(every_sync_tells_what_was_found_since_the_last),
       TEST(a_race_that_repeats_is_told_once),
       TEST(many_findings_fit),
       TEST(the_past_stays_small_without_a_sync),

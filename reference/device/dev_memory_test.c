@@ -151,6 +151,19 @@ static void a_refusal_names_the_largest_owners(void)
   dev_close(d);
 }
 
+static void a_refusal_with_fewer_owners_names_those(void)
+{
+  struct dev *d = open_kind(DEV_CPU, false);
+  void *at;
+  CHECK_ERR(dev_alloc(d, SIZE_MAX, DEV_OTHER, "all", &at), ERR_MEMORY);
+  CHECK_TEXT_HAS(err_text(), "nothing is held");
+  block(d, 100, DEV_PARAMETERS, "weights");
+  CHECK_ERR(dev_alloc(d, SIZE_MAX, DEV_OTHER, "all", &at), ERR_MEMORY);
+  const char *end = strstr(err_text(), "the largest: weights 100 bytes");
+  CHECK(end != NULL && strcmp(end, "the largest: weights 100 bytes") == 0);
+  dev_close(d);
+}
+
 static void categories_and_phases_have_names(void)
 {
   CHECK(strcmp(dev_category_name(DEV_PARAMETERS), "parameters") == 0);
@@ -170,6 +183,7 @@ int main(void)
       TEST(usage_is_known_by_category_also_at_the_peak),
       TEST(the_mean_weighs_bytes_by_time),
       TEST(a_refusal_names_the_largest_owners),
+      TEST(a_refusal_with_fewer_owners_names_those),
       TEST(categories_and_phases_have_names),
   };
   return test_main("dev_memory", tests, sizeof tests / sizeof *tests);

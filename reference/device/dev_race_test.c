@@ -1,7 +1,7 @@
 /* dev_race_test.c - in the ThreadSanitizer build, a missing wait between streams of the
  * cpu device is seen by it, through the declared ranges alone: nothing here touches the
  * memory.  In other builds the same programs must simply end well. */
-#include "device/dev_test_kernels.h"
+#include "device/dev_testing.h"
 
 #include <stdio.h>
 #include <stdlib.h>

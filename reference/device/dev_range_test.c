@@ -81,12 +81,23 @@ static void a_tensor_declares_its_rows(void)
   CHECK(n.rows == 1 && n.row_bytes == 32 && n.write);
 }
 
+static void rows_may_touch_but_not_overlap(void)
+{
+  const struct dev_range touching = {memory, 8, 8, 2, false}, one = {memory, 8, 0, 1, false};
+  const struct dev_range overlapping = {memory, 8, 7, 2, false}, empty = {NULL, 0, 0, 3, false};
+  CHECK_OK(dev_range_check(&touching));
+  CHECK_OK(dev_range_check(&one)); /* the stride of one row means nothing */
+  CHECK_OK(dev_range_check(&empty));
+  CHECK_ERR(dev_range_check(&overlapping), ERR_ARG);
+}
+
 int main(void)
 {
   static const struct test tests[] = {
       TEST(ranges_meet_exactly_where_their_bytes_do),
       TEST(what_covers_holds_every_byte),
       TEST(a_tensor_declares_its_rows),
+      TEST(rows_may_touch_but_not_overlap),
   };
   return test_main("dev_range", tests, sizeof tests / sizeof *tests);
 }

@@ -1,55 +1,12 @@
 /* dev_test.c - the contract of streams, events and work, over every kind of this build. */
 #include "device/dev_internal.h"
-#include "device/dev_test_kernels.h"
+#include "device/dev_testing.h"
 
 #include <omp.h>
-
-static const enum dev_kind kinds[] = {DEV_CPU, DEV_LAZY};
-#define EACH_KIND(d)                                           \
-  for (size_t k_ = 0; k_ < sizeof kinds / sizeof *kinds; k_++) \
-    for (struct dev *d = open_kind(kinds[k_]); d != NULL; dev_close(d), d = NULL)
-
-static struct dev *open_kind(enum dev_kind kind)
-{
-  const struct dev_config config = {.kind = kind, .threads = 2, .lazy_seed = 3};
-  struct dev *d = NULL;
-  CHECK_OK(dev_open(&config, &d));
-  return d;
-}
-
-static struct dev_stream *stream(struct dev *d, const char *name, enum dev_role role)
-{
-  struct dev_stream *s = NULL;
-  CHECK_OK(dev_stream_open(d, name, role, &s));
-  return s;
-}
-
-static struct dev_event *event(struct dev *d)
-{
-  struct dev_event *e = NULL;
-  CHECK_OK(dev_event_create(d, &e));
-  return e;
-}
+#include <signal.h>
 
 static struct log seen;
 static void log_restart(void) { atomic_store(&seen.n, 0); }
-
-/* A piece that ends when the host says so. */
-static _Atomic bool gate_open;
-static enum err gate_run(void *args)
-{
-  (void)args;
-  while (!atomic_load(&gate_open)) clock_sleep_ms(0.05);
-  return ERR_OK;
-}
-static const struct dev_kernel gate_kernel = {.name = "gate", .run = gate_run};
-
-static enum err fail_run(void *args) { FAIL(ERR_NUMERIC, "token %d is none", *(int *)args); }
-static const struct dev_kernel fail_kernel = {.name = "embed", .run = fail_run};
-static enum err submit_fail(struct dev_stream *s, int token)
-{
-  return dev_submit(s, &fail_kernel, &token, sizeof token, NULL, 0);
-}
 
 static void a_stream_keeps_its_order(void)
 {
@@ -81,6 +38,24 @@ static void a_full_queue_makes_the_host_wait_and_loses_nothing(void)
   }
 }
 
+static void the_host_waits_only_when_the_queue_is_full(void)
+{
+  EACH_KIND(d) {
+    log_restart();
+    struct dev_stream *s = stream(d, "compute", DEV_COMPUTE);
+    for (int i = 0; i < DEV_QUEUE_SLOTS * 3 / 2; i++) CHECK_OK(submit_log(s, &seen, 0));
+    CHECK_OK(dev_sync(d));
+    log_restart();
+    atomic_store(&gate_open, false);
+    CHECK_OK(dev_submit(s, &gate_kernel, NULL, 0, NULL, 0));
+    for (int i = 1; i < DEV_QUEUE_SLOTS; i++) CHECK_OK(submit_log(s, &seen, 0));
+    CHECK(seen.n == 0); /* and the host is here */
+    atomic_store(&gate_open, true);
+    CHECK_OK(dev_sync(d));
+    CHECK(seen.n == DEV_QUEUE_SLOTS - 1);
+  }
+}
+
 static void work_after_a_wait_follows_the_event(void)
 {
   EACH_KIND(d) {
@@ -102,6 +77,26 @@ static void work_after_a_wait_follows_the_event(void)
     CHECK(ordered);
     dev_event_destroy(there);
     dev_event_destroy(back);
+  }
+}
+
+static void an_order_passes_through_streams_that_only_wait(void)
+{
+  EACH_KIND(d) {
+    log_restart();
+    struct dev_stream *s[5];
+    struct dev_event *e = event(d);
+    for (int i = 0; i < 5; i++) s[i] = stream(d, "s", DEV_TRANSFER);
+    CHECK_OK(submit_sleep(s[4], 1));
+    CHECK_OK(submit_log(s[4], &seen, 1));
+    for (int i = 3; i >= 0; i--) {
+      CHECK_OK(dev_record(e, s[i + 1]));
+      CHECK_OK(dev_wait(s[i], e));
+    }
+    CHECK_OK(dev_record(e, s[0]));
+    CHECK_OK(dev_sync_event(e));
+    CHECK(seen.n == 1);
+    dev_event_destroy(e);
   }
 }
 
@@ -191,79 +186,6 @@ static void events_stay_on_their_device(void)
     CHECK_ERR(dev_wait(there, e), ERR_ARG);
     dev_event_destroy(e);
     dev_close(other);
-  }
-}
-
-static void an_error_stops_its_stream_and_surfaces_with_its_text(void)
-{
-  EACH_KIND(d) {
-    log_restart();
-    struct dev_stream *s = stream(d, "compute", DEV_COMPUTE), *t = stream(d, "other", DEV_TRANSFER);
-    struct dev_event *e = event(d);
-    CHECK_OK(submit_log(s, &seen, 1));
-    CHECK_OK(dev_record(e, s));
-    atomic_store(&gate_open, false); /* keeps the failure behind the next calls */
-    CHECK_OK(dev_submit(s, &gate_kernel, NULL, 0, NULL, 0));
-    CHECK_OK(submit_fail(s, 131));
-    CHECK_OK(submit_log(s, &seen, 2));
-    CHECK_OK(submit_log(t, &seen, 3));
-    atomic_store(&gate_open, true);
-    CHECK_ERR(dev_sync_stream(s), ERR_NUMERIC);
-    CHECK_TEXT_HAS(err_text(), "token 131 is none");
-    CHECK_TEXT_HAS(err_text(), "'embed' on stream compute");
-    CHECK_TEXT_HAS(err_trail(), "dev_test.c");
-    CHECK_OK(dev_sync_event(e)); /* recorded before the failure */
-    CHECK_OK(dev_sync_stream(t));
-    CHECK(seen.n == 2 && seen.value[0] + seen.value[1] == 4);
-    err_clear();
-    CHECK_ERR(submit_log(s, &seen, 4), ERR_NUMERIC);
-    CHECK_TEXT_HAS(err_text(), "token 131");
-    CHECK_ERR(dev_sync(d), ERR_NUMERIC);
-    dev_event_destroy(e);
-  }
-}
-
-static void an_error_follows_the_events(void)
-{
-  EACH_KIND(d) {
-    log_restart();
-    atomic_store(&gate_open, false);
-    struct dev_stream *a = stream(d, "a", DEV_COMPUTE), *b = stream(d, "b", DEV_TRANSFER);
-    struct dev_stream *c = stream(d, "c", DEV_TRANSFER);
-    struct dev_event *early = event(d), *late = event(d);
-    CHECK_OK(submit_log(a, &seen, 1));
-    CHECK_OK(dev_record(early, a));
-    CHECK_OK(dev_submit(a, &gate_kernel, NULL, 0, NULL, 0));
-    CHECK_OK(submit_fail(a, 7));
-    CHECK_OK(dev_record(late, a));
-    CHECK_OK(dev_wait(b, early));
-    CHECK_OK(submit_log(b, &seen, 2));
-    CHECK_OK(dev_wait(c, late));
-    CHECK_OK(submit_log(c, &seen, 3));
-    atomic_store(&gate_open, true);
-    CHECK_ERR(dev_sync_stream(c), ERR_NUMERIC);
-    CHECK_TEXT_HAS(err_text(), "token 7 is none");
-    CHECK_OK(dev_sync_stream(b));
-    CHECK_ERR(dev_sync_event(late), ERR_NUMERIC);
-    CHECK(seen.n == 2);
-    dev_event_destroy(early);
-    dev_event_destroy(late);
-  }
-}
-
-static void the_error_of_a_closed_stream_is_not_lost(void)
-{
-  EACH_KIND(d) {
-    log_restart();
-    struct dev_stream *s = stream(d, "gone", DEV_TRANSFER);
-    CHECK_OK(submit_fail(s, 9));
-    dev_stream_close(s);
-    struct dev_stream *t = stream(d, "next", DEV_TRANSFER);
-    CHECK_OK(submit_log(t, &seen, 1)); /* a new stream starts without it */
-    CHECK_ERR(dev_sync(d), ERR_NUMERIC);
-    CHECK_TEXT_HAS(err_text(), "'embed' on stream gone");
-    CHECK_OK(dev_sync(d));
-    CHECK(seen.n == 1);
   }
 }
 
@@ -371,29 +293,6 @@ static void asynchronous_work_is_in_order_too(void)
   }
 }
 
-static enum err test_fails(void *args, bool *done)
-{
-  (void)args;
-  (void)done;
-  FAIL(ERR_COMM, "peer 3 is gone");
-}
-
-static void asynchronous_work_can_fail_at_start_and_at_test(void)
-{
-  EACH_KIND(d) {
-    const struct dev_kernel at_start = {.name = "send", .start = fail_run, .test = nothing_test};
-    const struct dev_kernel at_test = {.name = "recv", .start = nothing_run, .test = test_fails};
-    struct dev_stream *a = stream(d, "a", DEV_TRANSFER), *b = stream(d, "b", DEV_TRANSFER);
-    const int token = 3;
-    CHECK_OK(dev_submit(a, &at_start, &token, sizeof token, NULL, 0));
-    CHECK_OK(dev_submit(b, &at_test, NULL, 0, NULL, 0));
-    CHECK_ERR(dev_sync_stream(b), ERR_COMM);
-    CHECK_TEXT_HAS(err_text(), "peer 3 is gone");
-    CHECK_ERR(dev_sync_stream(a), ERR_NUMERIC);
-    CHECK_TEXT_HAS(err_text(), "token 3");
-  }
-}
-
 /* The computing piece says when it is at work; the polled one counts its polls meanwhile. */
 static _Atomic bool at_work;
 static _Atomic int polls;
@@ -431,6 +330,32 @@ static void a_poller_naps_while_compute_is_at_work(void)
   /* Six naps lead up to 1 ms; one poll may come before the nap.  Load makes fewer, not more. */
   CHECK(polls >= 1 && polls <= worked_ms + 8);
   dev_close(d);
+}
+
+static void whoever_computes_is_counted_until_it_ends(void)
+{
+  EACH_KIND(d) {
+    const struct dev_kernel poll = {.name = "allreduce", .start = nothing_run, .test = nothing_test};
+    const enum dev_role roles[] = {DEV_TRANSFER, DEV_COMPUTE};
+    for (int r = 0; r < 2; r++) {
+      struct dev_stream *s = stream(d, "s", roles[r]);
+      CHECK_OK(dev_submit(s, &poll, NULL, 0, NULL, 0));
+      CHECK_OK(submit_sleep(s, 0));
+      dev_stream_close(s);
+      CHECK(atomic_load(&d->activity) / 2 == 0);
+    }
+  }
+}
+
+static void signals_stay_with_the_host(void)
+{
+  sigset_t before, after;
+  sigemptyset(&before);
+  sigemptyset(&after);
+  pthread_sigmask(SIG_SETMASK, NULL, &before);
+  EACH_KIND(d) CHECK(stream(d, "s", DEV_TRANSFER) != NULL);
+  pthread_sigmask(SIG_SETMASK, NULL, &after);
+  for (int i = 1; i < 32; i++) CHECK(sigismember(&before, i) == sigismember(&after, i));
 }
 
 static void copies_go_both_ways(void)
@@ -494,41 +419,6 @@ static void more_streams_than_fit_are_refused(void)
   }
 }
 
-static enum err create_all(enum dev_kind kind, struct dev **d, struct dev_event **e)
-{
-  const struct dev_config config = {.kind = kind, .threads = 1};
-  struct dev_stream *s;
-  const struct dev_kernel kernel = nothing("k");
-  TRY(dev_open(&config, d));
-  TRY(dev_trace(*d, 4));
-  TRY(dev_stream_open(*d, "compute", DEV_COMPUTE, &s));
-  TRY(dev_event_create(*d, e));
-  void *at;
-  TRY(dev_alloc(*d, 8, DEV_OTHER, "block", &at));
-  const struct dev_range range = {at, 8, 8, 1, true};
-  return dev_submit(s, &kernel, NULL, 0, &range, 1);
-}
-
-static void any_allocation_may_fail(void)
-{
-  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-    long n = 1;
-    for (;; n++) {
-      struct dev *d = NULL;
-      struct dev_event *e = NULL;
-      check_fail_allocation(n);
-      const enum err err = create_all(kinds[k], &d, &e);
-      const bool failed = check_allocation_failed();
-      check_fail_allocation(0);
-      CHECK(err == (failed ? ERR_MEMORY : ERR_OK));
-      dev_event_destroy(e);
-      dev_close(d);
-      if (!failed) break;
-    }
-    CHECK(n > 5);
-  }
-}
-
 static void steady_work_allocates_nothing_on_the_cpu(void)
 {
   struct dev *d = open_kind(DEV_CPU);
@@ -559,27 +449,26 @@ int main(void)
   static const struct test tests[] = {
       TEST(a_stream_keeps_its_order),
       TEST(a_full_queue_makes_the_host_wait_and_loses_nothing),
+      TEST(the_host_waits_only_when_the_queue_is_full),
       TEST(work_after_a_wait_follows_the_event),
+      TEST(an_order_passes_through_streams_that_only_wait),
       TEST(a_wait_holds_the_record_before_it_and_not_a_later_one),
       TEST(an_event_recorded_on_another_stream_leaves_the_first),
       TEST(an_event_of_an_empty_stream_has_happened),
       TEST(waiting_for_what_was_never_recorded_is_refused),
       TEST(events_stay_on_their_device),
-      TEST(an_error_stops_its_stream_and_surfaces_with_its_text),
-      TEST(an_error_follows_the_events),
-      TEST(the_error_of_a_closed_stream_is_not_lost),
       TEST(events_outlive_their_stream),
       TEST(closing_waits_for_queued_work),
       TEST(arguments_are_copied_and_may_be_changed),
       TEST(what_breaks_the_contract_is_refused),
       TEST(asynchronous_work_is_in_order_too),
-      TEST(asynchronous_work_can_fail_at_start_and_at_test),
       TEST(a_poller_naps_while_compute_is_at_work),
+      TEST(whoever_computes_is_counted_until_it_ends),
+      TEST(signals_stay_with_the_host),
       TEST(copies_go_both_ways),
       TEST(only_a_compute_stream_has_threads),
       TEST(a_device_that_is_not_here_is_unavailable),
       TEST(more_streams_than_fit_are_refused),
-      TEST(any_allocation_may_fail),
       TEST(steady_work_allocates_nothing_on_the_cpu),
   };
   return test_main("dev", tests, sizeof tests / sizeof *tests);

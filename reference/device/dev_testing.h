@@ -1,6 +1,6 @@
-/* dev_test_kernels.h - work for the tests of this room. */
-#ifndef DEVICE_DEV_TEST_KERNELS_H
-#define DEVICE_DEV_TEST_KERNELS_H
+/* dev_testing.h - devices, streams and work for the tests of this room. */
+#ifndef DEVICE_DEV_TESTING_H
+#define DEVICE_DEV_TESTING_H
 
 #include "base/clock.h"
 #include "device/dev.h"
@@ -8,6 +8,34 @@
 
 #include <stdatomic.h>
 #include <string.h>
+
+/* Every kind of this build; the body runs once with each. */
+static const enum dev_kind kinds[] = {DEV_CPU, DEV_LAZY};
+#define EACH_KIND(d)                                           \
+  for (size_t k_ = 0; k_ < sizeof kinds / sizeof *kinds; k_++) \
+    for (struct dev *d = open_kind(kinds[k_]); d != NULL; dev_close(d), d = NULL)
+
+static inline struct dev *open_kind(enum dev_kind kind)
+{
+  const struct dev_config config = {.kind = kind, .threads = 2, .lazy_seed = 3};
+  struct dev *d = NULL;
+  CHECK_OK(dev_open(&config, &d));
+  return d;
+}
+
+static inline struct dev_stream *stream(struct dev *d, const char *name, enum dev_role role)
+{
+  struct dev_stream *s = NULL;
+  CHECK_OK(dev_stream_open(d, name, role, &s));
+  return s;
+}
+
+static inline struct dev_event *event(struct dev *d)
+{
+  struct dev_event *e = NULL;
+  CHECK_OK(dev_event_create(d, &e));
+  return e;
+}
 
 enum { LOG_ROOM = 8192 };
 struct log { /* what ran, in its order */
@@ -75,6 +103,23 @@ static inline enum err nothing_test(void *args, bool *done)
   (void)args;
   *done = true;
   return ERR_OK;
+}
+
+/* A piece that ends when the host says so. */
+static _Atomic bool gate_open;
+static inline enum err gate_run(void *args)
+{
+  (void)args;
+  while (!atomic_load(&gate_open)) clock_sleep_ms(0.05);
+  return ERR_OK;
+}
+static const struct dev_kernel gate_kernel = {.name = "gate", .run = gate_run};
+
+static inline enum err fail_run(void *args) { FAIL(ERR_NUMERIC, "token %d is none", *(int *)args); }
+static const struct dev_kernel fail_kernel = {.name = "embed", .run = fail_run};
+static inline enum err submit_fail(struct dev_stream *s, int token)
+{
+  return dev_submit(s, &fail_kernel, &token, sizeof token, NULL, 0);
 }
 
 #endif

@@ -47,33 +47,69 @@ enum err say_rank(const struct output *o, int threads)
   return ERR_OK;
 }
 
+/* FNV-1a over 64-bit words (Fowler, Noll, Vo), going on from `hash`. */
+static const uint64_t hash_start = 0xcbf29ce484222325u;
+static uint64_t hash_words(uint64_t hash, const void *at, size_t bytes)
+{
+  uint64_t word;
+  for (size_t i = 0; i + sizeof word <= bytes; i += sizeof word) {
+    memcpy(&word, (const char *)at + i, sizeof word);
+    hash = (hash ^ word) * 0x100000001b3u;
+  }
+  return hash;
+}
+
+/* Contents of a row, each element widened to float64, so that runs of every precision compare. */
+enum { PIECE = 1 << 16 }; /* elements */
+struct piece {
+  char raw[PIECE * sizeof(double)];
+  double wide[PIECE];
+};
+static enum err hash_row(struct trainer *t, const struct tensor *row, struct piece *p, uint64_t *out)
+{
+  const int64_t count = tensor_count(row);
+  const size_t size = dtype_bytes(row->type);
+  uint64_t hash = hash_start;
+  for (int64_t first = 0; first < count; first += PIECE) {
+    const int64_t n = count - first < PIECE ? count - first : PIECE;
+    TRY(dev_copy_out(t->compute, p->raw, (const char *)row->at + (size_t)first * size, (size_t)n * size));
+    TRY(dev_sync_stream(t->compute));
+    TRY(dev_host_touch(t->dev, p->raw, (size_t)n * size, false));
+    for (int64_t i = 0; i < n; i++) {
+      float narrow;
+      memcpy(&narrow, p->raw + (size_t)i * size, sizeof narrow);
+      p->wide[i] = (double)narrow;
+      if (row->type == DTYPE_F64) memcpy(&p->wide[i], p->raw + (size_t)i * size, sizeof p->wide[i]);
+    }
+    hash = hash_words(hash, p->wide, (size_t)n * sizeof *p->wide);
+  }
+  *out = hash;
+  return ERR_OK;
+}
+
 enum err say_parameters(struct trainer *t, const struct output *o)
 {
   struct record_file *f = o->records;
   enum err err = ERR_OK;
-  const int n = t->table->n;
-  int64_t *hashes = malloc((size_t)n * sizeof *hashes);
-  if (hashes == NULL) FAIL(ERR_MEMORY, "hashes of %d parameters", n);
-  for (int i = 0; i < n; i++) {
-    const struct tensor row = trainer_row(t, t->weights, i), hash = trainer_scalar(&t->at.hashes, 0, i);
-    TRY_TO(free_hashes, op_hash(t->compute, &hash, &row));
-  }
-  TRY_TO(free_hashes, dev_copy_out(t->compute, hashes, t->at.hashes.at, (size_t)n * sizeof *hashes));
-  TRY_TO(free_hashes, dev_sync_stream(t->compute));
-  for (int i = 0; i < n; i++) {
+  struct piece *piece = malloc(sizeof *piece);
+  if (piece == NULL) FAIL(ERR_MEMORY, "hashes of parameters: %zu bytes", sizeof *piece);
+  for (int i = 0; i < t->table->n; i++) {
     const struct param *p = &t->table->rows[i];
+    const struct tensor row = trainer_row(t, t->weights, i);
+    uint64_t hash = 0;
+    TRY_TO(free_piece, hash_row(t, &row, piece, &hash));
     record_begin(f, "parameter", -1, -1);
     record_text(f, "got.name", p->name);
     record_int(f, "got.rows", p->rows);
     record_int(f, "got.cols", p->cols);
-    record_hex(f, "got.hash", (uint64_t)hashes[i]);
+    record_hex(f, "got.hash", hash);
     record_bool(f, "got.decay", p->decay);
     record_bool(f, "got.frozen", p->frozen);
     record_bool(f, "got.zero_gradient", p->zero_gradient);
-    TRY_TO(free_hashes, record_end(f));
+    TRY_TO(free_piece, record_end(f));
   }
-free_hashes:
-  free(hashes);
+free_piece:
+  free(piece);
   return err;
 }
 
@@ -141,17 +177,6 @@ static enum err say_hash(const struct output *o, int64_t step, const char *what,
   return ERR_OK;
 }
 
-/* FNV-1a over 64-bit words (Fowler, Noll, Vo). */
-static uint64_t hash_words(const void *at, size_t bytes)
-{
-  uint64_t hash = 0xcbf29ce484222325u, word;
-  for (size_t i = 0; i + sizeof word <= bytes; i += sizeof word) {
-    memcpy(&word, (const char *)at + i, sizeof word);
-    hash = (hash ^ word) * 0x100000001b3u;
-  }
-  return hash;
-}
-
 enum err say_replicas(struct trainer *t, const struct output *o, int64_t step)
 {
   void *const buffers[] = {t->weights, t->gradients, optim_moments1(t->optim), optim_moments2(t->optim)};
@@ -165,8 +190,8 @@ enum err say_replicas(struct trainer *t, const struct output *o, int64_t step)
   const double scalars[] = {t->now.count, t->now.all[0], t->now.all[1], t->now.norm, t->now.factor, t->now.lr};
   TRY(say_hash(o, step, "weights", (uint64_t)hashes[0]));
   TRY(say_hash(o, step, "gradients", (uint64_t)hashes[1]));
-  if (buffers[2]) TRY(say_hash(o, step, "moments", hash_words(hashes + 2, 2 * sizeof *hashes)));
-  TRY(say_hash(o, step, "scalars", hash_words(scalars, sizeof scalars)));
+  if (buffers[2]) TRY(say_hash(o, step, "moments", hash_words(hash_start, hashes + 2, 2 * sizeof *hashes)));
+  TRY(say_hash(o, step, "scalars", hash_words(hash_start, scalars, sizeof scalars)));
   return ERR_OK;
 }
 

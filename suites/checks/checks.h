@@ -1,7 +1,7 @@
 /* checks.h - the checks, one row each: name, observable, companions, meaning.
  *
- * A row's judge is the function <name>_judge in <name>.c (the three that compare bits share
- * bits.c).  To add one: a row here and a file with its function.
+ * A row's judge is the function <name>_judge in <name>.c (those that compare bits
+ * share bits.c, those of long runs curve.c).  To add one: a row here and a file with its function.
  */
 #ifndef CHECKS_CHECKS_H
 #define CHECKS_CHECKS_H
@@ -22,6 +22,11 @@
   CHECK(rerun, "O8", companions_rerun, "the same run again gives the same bits")                                        \
   CHECK(overlap_off, "O8", companions_overlap_off, "the same run without overlap gives the same bits")                  \
   CHECK(twin, "O8", companions_twin, "rank-ordered data parallel equals the serial run with one accumulator a replica") \
+  CHECK(trace, "O11", NULL, "every rank queues the same collectives, and those that the plan predicts")                 \
+  CHECK(memory, "O12", NULL, "peak memory a rank and category against the closed formula; nothing allocated in steps")  \
+  CHECK(shim, "O16", NULL, "MPI calls and bytes counted below the trainer equal what its trace implies")                \
+  CHECK(curve, "O3", companions_curve, "the loss of every step of a long run beside the serial run's")                  \
+  CHECK(learns, "O3", NULL, "the loss starts at that of knowing nothing and falls well below")                          \
   CHECK(collectives, "O16", NULL, "self-test: each collective delivers what a closed form says, no element wrong")
 
 #define CHECKS_DECLARE(name, observable, wants, meaning)                                                                  \

@@ -71,6 +71,21 @@ int companions_noise(const struct run_config *c, struct companion *out, int max)
   return n;
 }
 
+int companions_curve(const struct run_config *c, struct companion *out, int max)
+{
+  int n = 0;
+  struct run_config s = serial(c);
+  s.dump = DUMP_NONE;
+  take(out, &n, max, "serial", &s);
+  for (int i = 0; i < COMPANIONS_CURVE; i++) {
+    char role[32];
+    snprintf(role, sizeof role, "serial%d", i);
+    s.order_seed = i + 1;
+    take(out, &n, max, role, &s);
+  }
+  return n;
+}
+
 int companions_rerun(const struct run_config *c, struct companion *out, int max)
 {
   int n = 0;
@@ -116,14 +131,25 @@ bool companions_have_truth(const struct companion *wanted, const struct run_data
   return have(wanted, companions, n, "truth", truth, v);
 }
 
+static bool have_numbered(const struct companion *wanted, const struct run_data *const *companions, int n, const char *stem, int count,
+                          const struct run_data **out, struct verdict *v)
+{
+  for (int i = 0; i < count; i++) {
+    char role[32];
+    snprintf(role, sizeof role, "%s%d", stem, i);
+    if (!have(wanted, companions, n, role, &out[i], v)) return false;
+  }
+  return true;
+}
+
 bool companions_have_noise(const struct companion *wanted, const struct run_data *const *companions, int n,
                            const struct run_data **truth, const struct run_data *noise[COMPANIONS_NOISE], struct verdict *v)
 {
-  if (!have(wanted, companions, n, "truth", truth, v)) return false;
-  for (int i = 0; i < COMPANIONS_NOISE; i++) {
-    char role[32];
-    snprintf(role, sizeof role, "noise%d", i);
-    if (!have(wanted, companions, n, role, &noise[i], v)) return false;
-  }
-  return true;
+  return have(wanted, companions, n, "truth", truth, v) && have_numbered(wanted, companions, n, "noise", COMPANIONS_NOISE, noise, v);
+}
+
+bool companions_have_curve(const struct companion *wanted, const struct run_data *const *companions, int n,
+                           const struct run_data **serial_run, const struct run_data *noise[COMPANIONS_CURVE], struct verdict *v)
+{
+  return have(wanted, companions, n, "serial", serial_run, v) && have_numbered(wanted, companions, n, "serial", COMPANIONS_CURVE, noise, v);
 }

@@ -8,13 +8,15 @@
 
 #include "judge.h"
 
-enum { COMPANIONS_NOISE = 8 };
+enum { COMPANIONS_NOISE = 8, COMPANIONS_CURVE = 3 };
 
 /* One rank, float64, the case's weights and batches, no fault: role "truth". */
 int companions_truth(const struct run_config *c, struct companion *out, int max);
 /* truth, and noise0..7: legal serial runs in the case's precision.  Each permutes the micro-batches;
  * every other one also splits the sums over as many accumulators as the case has replicas. */
 int companions_noise(const struct run_config *c, struct companion *out, int max);
+/* serial, and serial0..2: serial runs in the case's precision, the latter with micro-batches permuted. */
+int companions_curve(const struct run_config *c, struct companion *out, int max);
 int companions_rerun(const struct run_config *c, struct companion *out, int max);
 /* None where overlap is off already. */
 int companions_overlap_off(const struct run_config *c, struct companion *out, int max);
@@ -27,5 +29,7 @@ bool companions_have_truth(const struct companion *wanted, const struct run_data
                            const struct run_data **truth, struct verdict *v);
 bool companions_have_noise(const struct companion *wanted, const struct run_data *const *companions, int n,
                            const struct run_data **truth, const struct run_data *noise[COMPANIONS_NOISE], struct verdict *v);
+bool companions_have_curve(const struct companion *wanted, const struct run_data *const *companions, int n,
+                           const struct run_data **serial, const struct run_data *noise[COMPANIONS_CURVE], struct verdict *v);
 
 #endif

@@ -60,7 +60,11 @@ static bool rank_ended_early(const struct signs *s)
   return most > least;
 }
 
-static bool order_differs(const struct signs *s) { return failed(s, "trace") != NULL && evidence_ranks(s->run) > 1; }
+static bool order_differs(const struct signs *s)
+{
+  const struct verdict *trace = failed(s, "trace");
+  return trace != NULL && strstr(trace->worst, "order") != NULL;
+}
 
 /* --- not a number ------------------------------------------------------------------------ */
 

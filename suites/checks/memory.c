@@ -1,0 +1,66 @@
+/* memory.c - O12: what each rank held at its peak, beside the closed formula.
+ *
+ *   total       within 10 % of the formula, and each large category too (below 1 % of the whole none is judged)
+ *   unaccounted the system's high-water mark less the sum of the categories: at most 5 % of the mark
+ *   slope       nothing is allocated after the first step
+ */
+#include "base/record.h"
+#include "evidence.h"
+#include "verdict.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const double margin = 0.10, unaccounted_margin = 0.05, small = 0.01;
+
+struct category {
+  const char *key, *name;
+  double predicted;
+};
+
+static void judge_rank(const struct run_data *run, const json_t *record, struct worst *w, struct verdict *out)
+{
+  struct predicted p;
+  predict(&run->config, &p);
+  const long long rank = (long long)evidence_rank(record);
+  const double peak = evidence_real(record, "got.peak_bytes"), os = evidence_real(record, "got.os_peak_bytes");
+  const struct category parts[] = {
+    {"got.parameters_bytes", "parameters", p.parameters_bytes},    {"got.gradients_bytes", "gradients", p.gradients_bytes},
+    {"got.optimizer_bytes", "optimizer", p.optimizer_bytes},       {"got.activations_bytes", "activations", p.activations_bytes},
+    {"got.communication_bytes", "communication", p.communication_bytes}, {"got.peak_bytes", "total", p.total_bytes},
+  };
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    const double got = evidence_real(record, parts[i].key);
+    if (rank == 0) verdict_detail(out, parts[i].name, 0, fabs(got - parts[i].predicted), margin * parts[i].predicted);
+    if (got < small * p.total_bytes && parts[i].predicted < small * p.total_bytes) continue;
+    worst_see(w, fabs(got - parts[i].predicted) / parts[i].predicted, margin, "%s of rank %lld: %.4g bytes, formula %.4g", parts[i].name,
+              rank, got, parts[i].predicted);
+  }
+  worst_see(w, fabs(os - peak) / os, unaccounted_margin, "unaccounted on rank %lld: system %.4g bytes, categories %.4g", rank, os, peak);
+  worst_see(w, evidence_real(record, "got.allocations_last") - evidence_real(record, "got.allocations_first"), 0.0,
+            "allocations after the first step on rank %lld", rank);
+}
+
+void memory_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
+                  struct verdict *out)
+{
+  (void)wanted, (void)companions, (void)n;
+  verdict_start(out, "memory", "O12");
+  struct worst w;
+  worst_start(&w);
+  for (int rank = 0; rank < evidence_ranks(run); rank++) {
+    const json_t *record = evidence_record(run, "memory", rank, -1, -1);
+    if (record == NULL) {
+      verdict_say(out, OUTCOME_INVALID, "rank %d told nothing of its memory", rank);
+      return;
+    }
+    judge_rank(run, record, &w, out);
+  }
+  worst_to(&w, out);
+  if (w.over > 0)
+    verdict_say(out, OUTCOME_FAIL, "%s: off by %.3g, allowed %.3g; %lld of %lld comparisons off", w.place, w.value, w.bound,
+                (long long)w.over, (long long)w.seen);
+  else
+    verdict_say(out, OUTCOME_PASS, "%lld categories on %d ranks within %.0f %% of the formula; nearest: %s", (long long)w.seen,
+                evidence_ranks(run), 100.0 * margin, w.place);
+}

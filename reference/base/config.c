@@ -92,7 +92,7 @@ const struct opt run_options[] = {
   {"out",              OPT_TEXT, AT(out),               "",           "a directory",              "",          "for records and tensors; empty: none are kept"},
 
   {"repeats",          OPT_INT,  AT(repeats),           "20",         "1..1000000",               "",          "of each measurement of tasks gemm, copy, comm"},
-  {"size",             OPT_INT,  AT(size),              "1024",       "1..1099511627776",         "",          "edge of a square product; bytes of a buffer"},
+  {"size",             OPT_INT,  AT(size),              "1024",       "1..1099511627776",         "",          "gemm: edge of the smallest of three square products, each twice the one before; copy, comm: bytes of a buffer"},
 };
 const int run_options_count = sizeof run_options / sizeof *run_options;
 

@@ -8,29 +8,28 @@
 #include "train/threads.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { TASK_INTERVALS = 1 << 14, TILE = 1 << 16 };
 
-enum err tasks_say(const struct output *o, struct dev *d, const char *stream, const char *kernel, const struct tasks_measure *m)
+enum err tasks_say(const struct output *o, struct dev *d, const struct tasks_measure *m)
 {
   const struct dev_interval *list;
   int64_t n, lost, seen = 0;
   TRY(dev_trace_take(d, &list, &n, &lost));
   json_t *seconds = json_array();
   for (int64_t i = 0; i < n; i++)
-    if (strcmp(list[i].stream, stream) == 0 && strcmp(list[i].kernel, kernel) == 0 && seen++ > 0)
+    if (list[i].phase == (enum dev_phase)TASKS_TIMED && seen++ > 0)
       json_array_append_new(seconds, json_real((list[i].end_ms - list[i].start_ms) / 1000.0));
   if (lost > 0 || json_array_size(seconds) == 0) {
     json_decref(seconds);
-    FAIL(ERR_ARG, "task %s: %lld intervals lost, %lld called %s", m->what, (long long)lost, (long long)seen, kernel);
+    FAIL(ERR_ARG, "task %s: %lld intervals lost, %lld timed", m->what, (long long)lost, (long long)seen);
   }
   record_begin(o->records, "measure", -1, -1);
   record_text(o->records, "got.what", m->what);
   record_int(o->records, "got.size", m->size);
   record_json(o->records, "got.seconds", seconds);
   record_real(o->records, "got.flops", m->flops);
-  record_real(o->records, "got.bytes", m->bytes);
+  record_int(o->records, "got.bytes", m->bytes);
   record_int(o->records, "got.wrong", m->wrong);
   TRY(record_end(o->records));
   return ERR_OK;
@@ -69,13 +68,15 @@ static enum err gemm_size(const struct output *o, struct dev *d, struct dev_stre
   TRY_TO(free_block, fill_normal(s, &a, 1));
   TRY_TO(free_block, fill_normal(s, &b, 2));
   for (int64_t r = 0; r <= o->run->repeats; r++) {
+    dev_set_phase(d, (enum dev_phase)TASKS_TIMED, r, -1);
     TRY_TO(free_block, op_matmul(s, &c, &a, false, &b, false, false));
+    dev_set_phase(d, DEV_PHASE_OTHER, r, -1);
     TRY_TO(free_block, dev_sync_stream(s));
     slots_say(o->slots, "gemm", r);
   }
   const struct tasks_measure m = {.what = type == DTYPE_F64 ? "dgemm" : "sgemm", .size = n,
-                                  .flops = 2.0 * (double)n * (double)n * (double)n, .bytes = 3.0 * (double)bytes};
-  TRY_TO(free_block, tasks_say(o, d, "compute", "matmul", &m));
+                                  .flops = 2.0 * (double)n * (double)n * (double)n, .bytes = 3 * (int64_t)bytes};
+  TRY_TO(free_block, tasks_say(o, d, &m));
 
 free_block:
   dev_free(d, block);
@@ -92,12 +93,14 @@ static enum err copy(const struct output *o, struct dev *d, struct dev_stream *s
   const struct tensor x = tensor_at(block, DTYPE_F32, 1, n), y = tensor_at(block + bytes, DTYPE_F32, 1, n);
   TRY_TO(free_block, fill_normal(s, &x, 1));
   for (int64_t r = 0; r <= o->run->repeats; r++) {
+    dev_set_phase(d, (enum dev_phase)TASKS_TIMED, r, -1);
     TRY_TO(free_block, op_copy(s, &y, &x));
+    dev_set_phase(d, DEV_PHASE_OTHER, r, -1);
     TRY_TO(free_block, dev_sync_stream(s));
     slots_say(o->slots, "copy", r);
   }
-  const struct tasks_measure m = {.what = "copy", .size = (int64_t)bytes, .bytes = 2.0 * (double)bytes};
-  TRY_TO(free_block, tasks_say(o, d, "compute", "copy", &m));
+  const struct tasks_measure m = {.what = "copy", .size = (int64_t)bytes, .bytes = 2 * (int64_t)bytes};
+  TRY_TO(free_block, tasks_say(o, d, &m));
 
 free_block:
   dev_free(d, block);

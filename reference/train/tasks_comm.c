@@ -12,19 +12,19 @@
 enum collective { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST };
 
 struct trial {
-  const char *what, *kernel;
+  const char *what;
   enum collective collective;
   enum dtype type;
   int64_t gap; /* elements between rows of a strided view */
 };
 static const struct trial trials[] = {
-  {"allreduce", "allreduce", ALLREDUCE, DTYPE_F32, 0},
-  {"allreduce.float64", "allreduce", ALLREDUCE, DTYPE_F64, 0},
-  {"allreduce.int32", "allreduce", ALLREDUCE, DTYPE_I32, 0},
-  {"allreduce.strided", "allreduce", ALLREDUCE, DTYPE_F32, 3},
-  {"reduce_scatter", "reduce_scatter", REDUCE_SCATTER, DTYPE_F32, 0},
-  {"allgather", "allgather", ALLGATHER, DTYPE_F32, 0},
-  {"broadcast", "broadcast", BROADCAST, DTYPE_F32, 0},
+  {"allreduce", ALLREDUCE, DTYPE_F32, 0},
+  {"allreduce.float64", ALLREDUCE, DTYPE_F64, 0},
+  {"allreduce.int32", ALLREDUCE, DTYPE_I32, 0},
+  {"allreduce.strided", ALLREDUCE, DTYPE_F32, 3},
+  {"reduce_scatter", REDUCE_SCATTER, DTYPE_F32, 0},
+  {"allgather", ALLGATHER, DTYPE_F32, 0},
+  {"broadcast", BROADCAST, DTYPE_F32, 0},
 };
 
 static double value(int64_t i, int rank) { return (double)(i % 61 + rank); }
@@ -96,15 +96,17 @@ static enum err one_trial(const struct output *o, struct dev *d, struct comm *c,
       put(host, t->type, i, i % stride < cols ? value(i / stride * cols + i % stride, me) : -2.0);
     TRY_TO(free_host, dev_copy_in(s, device, host, bytes));
     TRY_TO(free_host, comm_barrier(c));
+    dev_set_phase(d, (enum dev_phase)TASKS_TIMED, repeat, -1);
     TRY_TO(free_host, collective(c, t, &all, me, n));
+    dev_set_phase(d, DEV_PHASE_OTHER, repeat, -1);
     TRY_TO(free_host, dev_copy_out(s, host, device, bytes));
     TRY_TO(free_host, dev_sync_stream(s));
     slots_say(o->slots, "comm", repeat);
   }
-  const struct tasks_measure m = {.what = t->what, .size = (int64_t)((size_t)(rows * cols) * dtype_bytes(t->type)),
-                                  .bytes = (double)(rows * cols) * (double)dtype_bytes(t->type),
+  const int64_t size = rows * cols * (int64_t)dtype_bytes(t->type);
+  const struct tasks_measure m = {.what = t->what, .size = size, .bytes = size,
                                   .wrong = count_wrong(t, host, rows, cols, me, n)};
-  TRY_TO(free_host, tasks_say(o, d, "transfer", t->kernel, &m));
+  TRY_TO(free_host, tasks_say(o, d, &m));
 
 free_host:
   if (device) dev_free(d, device);

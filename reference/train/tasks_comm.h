@@ -9,9 +9,10 @@ enum err tasks_comm(const struct output *o, struct dev *d, struct dev_stream *co
 struct tasks_measure {
   const char *what;
   int64_t size;
-  double flops, bytes;
-  int64_t wrong;
+  double flops;
+  int64_t bytes, wrong;
 };
-/* Times of the repeats from the device's trace: every interval called `kernel` on `stream`, the first left out. */
-enum err tasks_say(const struct output *o, struct dev *d, const char *stream, const char *kernel, const struct tasks_measure *m);
+/* The repeats are the intervals of this phase in the device's trace, one each, the first left out. */
+enum { TASKS_TIMED = DEV_PHASE_FORWARD };
+enum err tasks_say(const struct output *o, struct dev *d, const struct tasks_measure *m);
 #endif

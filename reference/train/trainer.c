@@ -157,7 +157,7 @@ static enum err create_groups(struct trainer *t)
   for (int i = 0; i < t->flat->n_buckets; i++)
     if (t->flat->buckets[i].count > largest) largest = t->flat->buckets[i].count;
   const struct comm_config dp = {.name = "dp", .reduce = reduce, .synchronous = run->synchronous};
-  const struct comm_config sums = {.name = "sums", .reduce = COMM_ORDERED, .synchronous = run->synchronous};
+  const struct comm_config sums = {.name = "sums", .reduce = reduce, .synchronous = run->synchronous};
   const size_t bytes = (size_t)largest * dtype_bytes((enum dtype)run->precision);
   TRY_TO(free_ranks, comm_create(t->world, t->transfer, ranks, n, bytes, &dp, &t->dp));
   TRY_TO(free_ranks, comm_create(t->world, t->scalar, ranks, n, 2 * sizeof(double), &sums, &t->sums));

@@ -91,7 +91,8 @@ endif()
 # --- how tests are run -----------------------------------------------------------------------
 # K ranks: ci/mpirun K program..., which knows both MPIs.
 set(SHARDMARK_MPIRUN ${CMAKE_SOURCE_DIR}/ci/mpirun)
-set(SHARDMARK_TEST_ENVIRONMENT "SHARDMARK_MPIEXEC=${MPIEXEC_EXECUTABLE}")
+# OpenMP threads that wait sleep, as in the trainer: tests share their cores with one another.
+set(SHARDMARK_TEST_ENVIRONMENT "SHARDMARK_MPIEXEC=${MPIEXEC_EXECUTABLE}" "OMP_WAIT_POLICY=passive")
 
 # Leaks of MPI are known by library name, which the fast unwinder cannot see.  OpenMP's
 # barriers are unknown to ThreadSanitizer, so one thread.

@@ -7,6 +7,7 @@
  *   trial_declares    each operand is declared to the device as what it is, and the gaps between
  *                     its rows are not
  *   trial_refuses     one row or column more, or another type, is ERR_ARG, operand by operand
+ *   trial_rounding    float32 is as near to float64 as its roundings allow
  *   trial_slope       a backward agrees with central differences of its forward, in float64
  * Inputs are seeded and never zero; outputs start as 0xFF, which is NaN.
  */
@@ -38,7 +39,6 @@ static inline void arena_open(struct arena *a)
   a->used = 0;
   a->n = 0;
   CHECK(a->at != NULL);
-  memset(a->at, 0xFF, ARENA_BYTES);
 }
 
 /* A tensor with `gap` columns between rows, `shift` elements off a multiple of 64 bytes. */
@@ -47,8 +47,10 @@ static inline struct tensor arena_tensor(struct arena *a, enum dtype type, int64
   const size_t size = dtype_bytes(type);
   const size_t start = (a->used + ARENA_GUARD + 63) / 64 * 64 + (size_t)shift * size;
   struct tensor t = {a->at + start, type, rows, cols, cols + gap};
-  a->used = start + (size_t)(rows * t.stride) * size;
-  BUG_IF(a->used + ARENA_GUARD > ARENA_BYTES || a->n == ARENA_TENSORS);
+  const size_t end = start + (size_t)(rows * t.stride) * size;
+  BUG_IF(end + ARENA_GUARD > ARENA_BYTES || a->n == ARENA_TENSORS);
+  memset(a->at + a->used, 0xFF, end + ARENA_GUARD - a->used);
+  a->used = end;
   a->tensor[a->n++] = t;
   return t;
 }
@@ -98,7 +100,7 @@ static inline void put(const struct tensor *t, int64_t r, int64_t c, double valu
     *(double *)at = value;
 }
 
-/* Reals in (-1, 1), never 0 and the same for every type: 20 bits.  Integers get 0 .. 6. */
+/* Reals in (-1, 1), odd multiples of 2^-23: never 0 and the same in every type.  Integers get 0 .. 6. */
 static inline void fill_seeded(const struct tensor *t, uint32_t seed)
 {
   const struct rng_key key = {seed, RNG_TEST, 0};
@@ -106,7 +108,7 @@ static inline void fill_seeded(const struct tensor *t, uint32_t seed)
   for (int64_t r = 0; r < t->rows; r++)
     for (int64_t c = 0; c < t->cols; c++) {
       const uint32_t word = rng_u32(key, (uint64_t)(r * t->cols + c));
-      put(t, r, c, real ? ((double)(word >> 12 | 1) * 0x1p-19 - 1) : (double)(word % 7));
+      put(t, r, c, real ? ((double)(word >> 8 | 1) * 0x1p-23 - 1) : (double)(word % 7));
     }
 }
 static inline void fill_positive(const struct tensor *t, uint32_t seed)
@@ -338,6 +340,28 @@ static inline void trial_slope(const struct trial *x, const struct tensor t[TRIA
   char what[160];
   snprintf(what, sizeof what, "%s: slope in %s", x->name, x->operand[in].name);
   check_near(worst, 0, bound, __FILE__, __LINE__, what);
+}
+
+/* Every output in float32 is within `units` * 2^-24 of the float64 one, relative to the largest of that output. */
+static inline void trial_rounding(const struct trial *x, double units)
+{
+  struct arena a;
+  struct tensor narrow[TRIAL_OPERANDS], wide[TRIAL_OPERANDS];
+  arena_open(&a);
+  trial_tensors(x, DTYPE_F32, 0, 0, &a, narrow);
+  trial_tensors(x, DTYPE_F64, 0, 0, &a, wide);
+  trial_run(x, DEV_CPU, 1, narrow);
+  trial_run(x, DEV_CPU, 1, wide);
+  for (int i = 0; i < x->n; i++) {
+    double size = 0;
+    for (int64_t r = 0; r < wide[i].rows; r++)
+      for (int64_t c = 0; c < wide[i].cols; c++) size = fmax(size, fabs(get(&wide[i], r, c)));
+    char what[160];
+    snprintf(what, sizeof what, "%s [%d]: float32 %s, in 2^-24 of its largest", x->name, x->number, x->operand[i].name);
+    if (x->operand[i].role != TRIAL_IN)
+      check_near(distance(&narrow[i], &wide[i]) / size * 0x1p24, 0, units, __FILE__, __LINE__, what);
+  }
+  arena_close(&a);
 }
 
 #endif

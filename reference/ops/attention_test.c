@@ -1,0 +1,209 @@
+/* attention_test.c - the contract of attention, against the formula written out. */
+#include "ops/op_trial.h"
+
+/* trial.number is the number of heads. */
+static enum err call_fwd(struct dev_stream *s, const struct tensor *t, const struct trial *x)
+{
+  return op_attention_fwd(s, &t[0], &t[1], &t[2], &t[3], x->number);
+}
+static enum err call_bwd(struct dev_stream *s, const struct tensor *t, const struct trial *x)
+{
+  return op_attention_bwd(s, &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], x->number);
+}
+
+/* How document ids lie in a sequence. */
+static void one_document(const struct tensor *t, uint32_t seed)
+{
+  (void)seed;
+  for (int64_t b = 0; b < t->rows; b++)
+    for (int64_t c = 0; c < t->cols; c++) put(t, b, c, 5);
+}
+static void runs_then_padding(const struct tensor *t, uint32_t seed)
+{
+  (void)seed;
+  for (int64_t b = 0; b < t->rows; b++)
+    for (int64_t c = 0; c < t->cols; c++) put(t, b, c, c >= t->cols - t->cols / 5 ? -1 : (double)(c / (3 + 40 * b) + b));
+}
+static void any_ids(const struct tensor *t, uint32_t seed) /* 0 .. 6 less 1: out of order, padding between */
+{
+  fill_seeded(t, seed);
+  for (int64_t b = 0; b < t->rows; b++)
+    for (int64_t c = 0; c < t->cols; c++) put(t, b, c, get(t, b, c) - 1);
+}
+static void (*const layouts[])(const struct tensor *, uint32_t) = {one_document, runs_then_padding, any_ids};
+enum { LAYOUTS = 3 };
+
+static struct trial fwd(int64_t B, int64_t T, int heads, int64_t D, int layout)
+{
+  const int64_t N = B * T, C = heads * D;
+  return (struct trial){.name = "attention_fwd", .call = call_fwd, .number = heads, .n = 4, .operand = {
+    {"o", TRIAL_OUT, TRIAL_REAL, N, C}, {"lse", TRIAL_OUT, TRIAL_REAL, N, heads}, {"qkv", TRIAL_IN, TRIAL_REAL, N, 3 * C},
+    {"docs", TRIAL_IN, DTYPE_I32, B, T, layouts[layout]}}};
+}
+/* lse is seeded, not a forward's: the bits of the backward do not ask where it is from. */
+static struct trial bwd(int64_t B, int64_t T, int heads, int64_t D, int layout)
+{
+  const int64_t N = B * T, C = heads * D;
+  return (struct trial){.name = "attention_bwd", .call = call_bwd, .number = heads, .n = 6, .operand = {
+    {"dqkv", TRIAL_OUT, TRIAL_REAL, N, 3 * C}, {"d_o", TRIAL_IN, TRIAL_REAL, N, C}, {"o", TRIAL_IN, TRIAL_REAL, N, C},
+    {"lse", TRIAL_IN, TRIAL_REAL, N, heads}, {"qkv", TRIAL_IN, TRIAL_REAL, N, 3 * C},
+    {"docs", TRIAL_IN, DTYPE_I32, B, T, layouts[layout]}}};
+}
+
+static const struct { int64_t B, T; int heads; int64_t D; } sizes[] = {
+  {1, 1, 1, 1}, {2, 3, 1, 3}, {2, 17, 3, 4}, {1, 33, 2, 17}, {2, 64, 1, 8}, {2, 65, 2, 4}, {1, 330, 2, 8}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static void bits_depend_on_the_inputs_alone(void)
+{
+  for (int layout = 0; layout < LAYOUTS; layout++)
+    for (int i = 0; i < SIZES; i++) {
+      const struct trial a = fwd(sizes[i].B, sizes[i].T, sizes[i].heads, sizes[i].D, layout);
+      const struct trial b = bwd(sizes[i].B, sizes[i].T, sizes[i].heads, sizes[i].D, layout);
+      trial_same_bits(&a);
+      trial_same_bits(&b);
+    }
+}
+
+static void what_it_touches_is_declared(void)
+{
+  const struct trial a = fwd(2, 3, 2, 2, 1), b = bwd(2, 3, 2, 2, 1);
+  trial_declares(&a);
+  trial_declares(&b);
+}
+
+static void wrong_shapes_are_refused(void)
+{
+  const struct trial a = fwd(2, 3, 2, 2, 1), b = bwd(2, 3, 2, 2, 1);
+  trial_refuses(&a);
+  trial_refuses(&b);
+}
+
+/* o and lse of one head from the formula, with the whole T x T matrix; p too. */
+static void plain(const struct tensor *qkv, const struct tensor *docs, int64_t b, int heads, int h, double *o, double *lse, double *p)
+{
+  const int64_t T = docs->cols, C = qkv->cols / 3, D = C / heads;
+  for (int64_t t = 0; t < T; t++) {
+    const double id = get(docs, b, t);
+    double sum = 0;
+    for (int64_t u = 0; u < T; u++) {
+      double s = 0;
+      for (int64_t d = 0; d < D; d++) s += get(qkv, b * T + t, h * D + d) * get(qkv, b * T + u, C + h * D + d);
+      const bool sees = u == t || (u < t && id >= 0 && get(docs, b, u) == id);
+      p[t * T + u] = sees ? exp(s / sqrt((double)D)) : 0;
+      sum += p[t * T + u];
+    }
+    lse[t] = log(sum);
+    for (int64_t d = 0; d < D; d++) o[t * D + d] = 0;
+    for (int64_t u = 0; u < T; u++) {
+      p[t * T + u] /= sum;
+      for (int64_t d = 0; d < D; d++) o[t * D + d] += p[t * T + u] * get(qkv, b * T + u, 2 * C + h * D + d);
+    }
+  }
+}
+
+static void forward_is_the_formula(void)
+{
+  for (int layout = 0; layout < LAYOUTS; layout++)
+    for (int i = 0; i < SIZES; i++) {
+      const int64_t B = sizes[i].B, T = sizes[i].T, D = sizes[i].D;
+      const int heads = sizes[i].heads;
+      struct arena a;
+      struct tensor t[TRIAL_OPERANDS];
+      const struct trial x = fwd(B, T, heads, D, layout);
+      arena_open(&a);
+      trial_tensors(&x, DTYPE_F64, 0, 0, &a, t);
+      trial_run(&x, DEV_CPU, 2, t);
+      double *o = malloc((size_t)(T * D) * sizeof *o), *lse = malloc((size_t)T * sizeof *lse), *p = malloc((size_t)(T * T) * sizeof *p);
+      double worst = 0;
+      for (int64_t b = 0; b < B; b++)
+        for (int h = 0; h < heads; h++) {
+          plain(&t[2], &t[3], b, heads, h, o, lse, p);
+          for (int64_t n = 0; n < T; n++) {
+            worst = fmax(worst, fabs(lse[n] - get(&t[1], b * T + n, h)));
+            for (int64_t d = 0; d < D; d++) worst = fmax(worst, fabs(o[n * D + d] - get(&t[0], b * T + n, h * D + d)));
+          }
+        }
+      CHECK_NEAR(worst, 0, 4e-15);
+      free(o);
+      free(lse);
+      free(p);
+      arena_close(&a);
+    }
+}
+
+static void backward_matches_central_differences(void)
+{
+  for (int layout = 0; layout < LAYOUTS; layout++)
+    for (int long_one = 0; long_one < 2; long_one++) {
+      struct arena a;
+      struct tensor f[TRIAL_OPERANDS], x[TRIAL_OPERANDS];
+      const int64_t B = long_one ? 1 : 2, T = long_one ? 70 : 9;
+      const int heads = long_one ? 1 : 2;
+      const struct trial forward = fwd(B, T, heads, 3, layout), back = bwd(B, T, heads, 3, layout);
+      arena_open(&a);
+      trial_tensors(&forward, DTYPE_F64, 2, 0, &a, f);
+      trial_run(&forward, DEV_CPU, 1, f);
+      trial_tensors(&back, DTYPE_F64, 2, 0, &a, x);
+      x[2] = f[0], x[3] = f[1], x[4] = f[2], x[5] = f[3];
+      trial_run(&back, DEV_CPU, 1, x);
+      trial_slope(&forward, f, 0, &x[1], 2, &x[0], 1e-9);
+      arena_close(&a);
+    }
+}
+
+/* Gradients of a key or value that nobody else sees come from its own row alone: across documents they are 0. */
+static void documents_do_not_meet(void)
+{
+  struct arena a;
+  struct tensor t[TRIAL_OPERANDS], again[TRIAL_OPERANDS];
+  const struct trial x = fwd(1, 300, 2, 4, 1);
+  arena_open(&a);
+  trial_tensors(&x, DTYPE_F32, 0, 0, &a, t);
+  trial_tensors(&x, DTYPE_F32, 0, 0, &a, again);
+  for (int64_t c = 0; c < 24; c++) put(&again[2], 150, c, 1e6); /* ids are c / 3: rows 150, 151, 152 are a document */
+  trial_run(&x, DEV_CPU, 1, t);
+  trial_run(&x, DEV_CPU, 1, again);
+  for (int64_t n = 0; n < 300; n++)
+    CHECK((memcmp(tensor_row(&t[0], n), tensor_row(&again[0], n), 8 * sizeof(float)) != 0) == (n >= 150 && n < 153));
+  arena_close(&a);
+}
+
+/* Scores of size sqrt(D) / 3; sums of at most 330 terms, in double for the weights and in blocks for the values. */
+static void float32_is_as_near_as_its_roundings(void)
+{
+  for (int layout = 0; layout < LAYOUTS; layout++)
+    for (int i = 0; i < SIZES; i++) {
+      const struct trial a = fwd(sizes[i].B, sizes[i].T, sizes[i].heads, sizes[i].D, layout);
+      const struct trial b = bwd(sizes[i].B, sizes[i].T, sizes[i].heads, sizes[i].D, layout);
+      trial_rounding(&a, 24);
+      trial_rounding(&b, 48);
+    }
+}
+
+/* Large scores overflow nothing: the largest key wins alone. */
+static void large_scores_are_safe(void)
+{
+  struct arena a;
+  struct tensor t[TRIAL_OPERANDS];
+  const struct trial x = fwd(1, 4, 1, 2, 0);
+  arena_open(&a);
+  trial_tensors(&x, DTYPE_F32, 0, 0, &a, t);
+  for (int64_t n = 0; n < 4; n++)
+    for (int64_t c = 0; c < 6; c++) put(&t[2], n, c, c < 2 ? 300.0 : c < 4 ? (n == 1 ? 300.0 : -300.0) : (double)n);
+  trial_run(&x, DEV_CPU, 1, t);
+  CHECK_NEAR(get(&t[0], 0, 0), 0, 0);
+  for (int64_t n = 1; n < 4; n++) CHECK_NEAR(get(&t[0], n, 0), 1, 0);
+  CHECK(all_finite(&t[1]));
+  arena_close(&a);
+}
+
+int main(void)
+{
+  static const struct test tests[] = {
+    TEST(bits_depend_on_the_inputs_alone), TEST(what_it_touches_is_declared),          TEST(wrong_shapes_are_refused),
+    TEST(forward_is_the_formula),          TEST(backward_matches_central_differences), TEST(documents_do_not_meet),
+    TEST(large_scores_are_safe),           TEST(float32_is_as_near_as_its_roundings),
+  };
+  return test_main("attention", tests, sizeof tests / sizeof *tests);
+}

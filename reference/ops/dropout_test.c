@@ -1,0 +1,169 @@
+/* dropout_test.c - the contract of dropout: the mask is that of the global token. */
+#include "ops/op_trial.h"
+
+enum { POSITIONS_MAX = 50 };
+static const struct rng_key key = {0x123456789abcdefu, RNG_DROPOUT + 9, 77}; /* the step is read from the device */
+
+static enum err call(struct dev_stream *s, const struct tensor *t, const struct trial *x)
+{
+  return op_dropout(s, &t[0], &t[1], x->number / 100.0, key, &t[2], &t[3], POSITIONS_MAX);
+}
+static struct trial drop(int percent, int64_t B, int64_t T, int64_t C)
+{
+  return (struct trial){.name = "dropout", .call = call, .number = percent, .n = 4, .operand = {
+    {"y", TRIAL_OUT, TRIAL_REAL, B * T, C}, {"x", TRIAL_IN, TRIAL_REAL, B * T, C}, {"step", TRIAL_IN, DTYPE_I32, 1, 1},
+    {"samples", TRIAL_IN, DTYPE_I32, B, 1}}};
+}
+
+static const int64_t sizes[][3] = {{1, 1, 1}, {1, 3, 3}, {3, 1, 17}, {2, 17, 33}, {1, 33, 600}, {3, 7, 1029}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static void bits_depend_on_the_inputs_alone(void)
+{
+  for (int i = 0; i < SIZES; i++) {
+    const struct trial x = drop(30, sizes[i][0], sizes[i][1], sizes[i][2]);
+    trial_same_bits(&x);
+  }
+}
+static void what_it_touches_is_declared(void)
+{
+  const struct trial x = drop(30, 3, 2, 5);
+  trial_declares(&x);
+}
+static void wrong_shapes_are_refused(void)
+{
+  const struct trial x = drop(30, 3, 2, 5);
+  trial_refuses(&x);
+  struct rig g;
+  rig_open(&g, DEV_CPU, 1);
+  float room[4] = {0};
+  int32_t one[1] = {0};
+  const struct tensor t = tensor_at(room, DTYPE_F32, 4, 1), step = tensor_at(one, DTYPE_I32, 1, 1);
+  CHECK_ERR(op_dropout(g.compute, &t, &t, 1.0, key, &step, &step, 9), ERR_ARG);
+  CHECK_ERR(op_dropout(g.compute, &t, &t, -0.1, key, &step, &step, 9), ERR_ARG);
+  CHECK_ERR(op_dropout(g.compute, &t, &t, NAN, key, &step, &step, 9), ERR_ARG);
+  CHECK_ERR(op_dropout(g.compute, &t, &t, 0.1, key, &step, &step, 3), ERR_ARG); /* 4 positions */
+  CHECK_OK(dev_sync(g.dev));
+  rig_close(&g);
+}
+
+/* The contract in so many words, from base/rng.h. */
+static void an_element_draws_its_own_word(void)
+{
+  for (int i = 0; i < SIZES; i++)
+    for (int type = 0; type < 2; type++) {
+      const int64_t B = sizes[i][0], T = sizes[i][1], C = sizes[i][2];
+      struct arena a;
+      struct tensor t[TRIAL_OPERANDS];
+      const struct trial x = drop(30, B, T, C);
+      arena_open(&a);
+      trial_tensors(&x, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, t);
+      for (int64_t b = 0; b < B; b++) put(&t[3], b, 0, (double)(2000000011 - 1000 * b)); /* words beyond 2^32 */
+      put(&t[2], 0, 0, 123456);
+      trial_run(&x, DEV_CPU, 1, t);
+      struct rng_key own = key;
+      own.step = 123456;
+      const double scale = 1 / (1 - 0.3);
+      for (int64_t n = 0; n < B * T; n++)
+        for (int64_t c = 0; c < C; c++) {
+          const uint64_t word = ((uint64_t)get(&t[3], n / T, 0) * POSITIONS_MAX + (uint64_t)(n % T)) * (uint64_t)C + (uint64_t)c;
+          const bool keep = rng_u32(own, word) >= 0.3 * 4294967296.0 - 1;
+          const double v = get(&t[1], n, c), want = keep ? (type ? v * scale : (double)((float)v * (float)scale)) : 0;
+          if (get(&t[0], n, c) != want) CHECK_NEAR(get(&t[0], n, c), want, 0);
+        }
+      CHECK(all_finite(&t[0]));
+      arena_close(&a);
+    }
+}
+
+/* A micro-batch of samples 3, 8 gives the rows that a batch 0 .. 9 gives them. */
+static void a_cut_of_the_batch_changes_no_mask(void)
+{
+  enum { T = 3, C = 34 };
+  struct arena a;
+  struct tensor whole[TRIAL_OPERANDS], part[TRIAL_OPERANDS];
+  const struct trial all = drop(50, 10, T, C), cut = drop(50, 2, T, C);
+  arena_open(&a);
+  trial_tensors(&all, DTYPE_F32, 0, 0, &a, whole);
+  trial_tensors(&cut, DTYPE_F32, 4, 0, &a, part);
+  for (int b = 0; b < 10; b++) put(&whole[3], b, 0, b);
+  put(&part[3], 0, 0, 3), put(&part[3], 1, 0, 8);
+  put(&part[2], 0, 0, get(&whole[2], 0, 0));
+  for (int r = 0; r < 2 * T; r++)
+    for (int c = 0; c < C; c++) put(&part[1], r, c, get(&whole[1], r < T ? 3 * T + r : 8 * T + r - T, c));
+  trial_run(&all, DEV_CPU, 1, whole);
+  trial_run(&cut, DEV_CPU, 1, part);
+  for (int r = 0; r < 2 * T; r++)
+    for (int c = 0; c < C; c++) CHECK_NEAR(get(&part[0], r, c), get(&whole[0], r < T ? 3 * T + r : 8 * T + r - T, c), 0);
+  arena_close(&a);
+}
+
+static int64_t kept(int percent, uint64_t seed, uint32_t purpose, int step, int sample, unsigned char mask[20000])
+{
+  struct arena a;
+  struct rig g;
+  arena_open(&a);
+  rig_open(&g, DEV_CPU, 1);
+  const struct tensor y = arena_tensor(&a, DTYPE_F32, 20, 1000, 0, 0), x = arena_tensor(&a, DTYPE_F32, 20, 1000, 0, 0);
+  const struct tensor steps = arena_tensor(&a, DTYPE_I32, 1, 1, 0, 0), samples = arena_tensor(&a, DTYPE_I32, 1, 1, 0, 0);
+  put(&steps, 0, 0, step), put(&samples, 0, 0, sample);
+  fill_seeded(&x, 1);
+  const struct rng_key k = {seed, purpose, 0};
+  CHECK_OK(op_dropout(g.compute, &y, &x, percent / 100.0, k, &steps, &samples, POSITIONS_MAX));
+  CHECK_OK(dev_sync(g.dev));
+  int64_t n = 0;
+  for (int i = 0; i < 20000; i++) n += mask[i] = get(&y, i / 1000, i % 1000) != 0;
+  rig_close(&g);
+  arena_close(&a);
+  return n;
+}
+
+/* 20000 draws: 6 standard deviations are 6 sqrt(20000 p (1 - p)). */
+static void the_share_kept_is_one_less_p(void)
+{
+  unsigned char mask[20000];
+  for (int percent = 0; percent < 100; percent += 11)
+    CHECK_NEAR((double)kept(percent, 1, RNG_DROPOUT, 0, 0, mask), 200.0 * (100 - percent),
+               6 * sqrt(2.0 * percent * (100 - percent)));
+}
+
+/* Another seed, site, step or sample agrees on about half of the elements at p = 1/2. */
+static void each_part_of_the_key_counts(void)
+{
+  unsigned char mask[20000], other[20000];
+  kept(50, 1, RNG_DROPOUT, 3, 4, mask);
+  for (int part = 0; part < 4; part++) {
+    kept(50, 1 + (part == 0), RNG_DROPOUT + (part == 1), 3 + (part == 2), 4 + (part == 3), other);
+    double same = 0;
+    for (int i = 0; i < 20000; i++) same += mask[i] == other[i];
+    CHECK_NEAR(same, 10000, 6 * sqrt(5000.0));
+  }
+}
+
+static void y_may_be_x_and_p_0_copies(void)
+{
+  for (int percent = 0; percent < 60; percent += 30) {
+    struct arena a;
+    struct tensor t[TRIAL_OPERANDS];
+    const struct trial x = drop(percent, 2, 17, 33);
+    arena_open(&a);
+    trial_tensors(&x, DTYPE_F32, 0, 0, &a, t);
+    const struct tensor apart = t[0];
+    trial_run(&x, DEV_CPU, 1, t);
+    if (percent == 0) CHECK(same_bits(&t[0], &t[1]));
+    t[0] = t[1];
+    trial_run(&x, DEV_CPU, 1, t);
+    CHECK(same_bits(&t[0], &apart));
+    arena_close(&a);
+  }
+}
+
+int main(void)
+{
+  static const struct test tests[] = {
+    TEST(bits_depend_on_the_inputs_alone), TEST(what_it_touches_is_declared),        TEST(wrong_shapes_are_refused),
+    TEST(an_element_draws_its_own_word),   TEST(a_cut_of_the_batch_changes_no_mask), TEST(the_share_kept_is_one_less_p),
+    TEST(each_part_of_the_key_counts),     TEST(y_may_be_x_and_p_0_copies),
+  };
+  return test_main("dropout", tests, sizeof tests / sizeof *tests);
+}

@@ -1,4 +1,4 @@
-/* update_test.c - AdamW, SGD, the clip factor with its planted faults, a reciprocal, a sleep. */
+/* adamw_test.c - AdamW, SGD, the clip factor with its planted faults, a reciprocal, a sleep. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "ops/op_trial.h"
@@ -246,5 +246,5 @@ int main(void)
     TEST(a_norm_that_is_not_finite_is_seen),     TEST(planted_faults_change_the_clip_factor),
     TEST(a_reciprocal_of_zero_is_zero),          TEST(a_sleep_takes_at_least_its_time),
   };
-  return test_main("update", tests, sizeof tests / sizeof *tests);
+  return test_main("adamw", tests, sizeof tests / sizeof *tests);
 }

@@ -1,4 +1,4 @@
-/* update.c - one step of AdamW or SGD on one parameter; g is the reduced gradient, times `factor`.
+/* adamw.c - one step of AdamW or SGD on one parameter; g is the reduced gradient, times `factor`.
  *
  * AdamW (Loshchilov & Hutter 2019, algorithm 2), in the order of torch.optim.AdamW:
  *   w = w - lr * decay * w
@@ -17,7 +17,7 @@ struct update_args {
   struct op_adamw rule;
 };
 
-#define KERNELS "ops/update_cpu.h"
+#define KERNELS "ops/adamw_cpu.h"
 #include "ops/each_type.h"
 
 OP_KERNELS(op_adamw);

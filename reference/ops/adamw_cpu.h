@@ -1,4 +1,4 @@
-/* update_cpu.h - kernels of update.c for one element type. */
+/* adamw_cpu.h - kernels of adamw.c for one element type. */
 
 struct OP(adamw) {
   REAL factor, keep, beta1, rest1, beta2, rest2, rate, root, eps;

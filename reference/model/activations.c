@@ -13,6 +13,7 @@ struct builder {
   bool placing; /* second round */
   char *block;
   enum err err; /* the first of the first round */
+  int64_t separate_until; /* above 0: every lifetime is [0, this] */
   struct region *open;
   size_t filled;
 };
@@ -35,6 +36,10 @@ static void add_tensor(struct builder *b, struct tensor *t, enum dtype type, int
 static void close_region(struct builder *b, const char *name, int64_t first, int64_t last)
 {
   b->open->bytes = b->filled;
+  if (b->separate_until > 0) {
+    first = 0;
+    last = b->separate_until;
+  }
   if (!b->placing && b->err == ERR_OK) b->err = plan_add(b->plan, name, b->filled, first, last, &b->open->id);
 }
 
@@ -93,6 +98,7 @@ static void describe(struct builder *b, const struct activation_sizes *z, struct
 {
   const int64_t N = z->N, C = z->C, L = z->layers;
   const struct times t = {.head = L + 1, .head_backward = L + 2, .end = 3 * L + 3};
+  if (z->separate) b->separate_until = t.end;
 
   open_region(b, &a->embedding_region);
   add_tensor(b, &a->embedding, z->type, N, C);

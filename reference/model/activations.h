@@ -66,7 +66,8 @@ struct activations {
 struct activation_sizes {
   enum dtype type;
   int64_t N, C, H, V, layers;
-  bool keep; /* outputs and gradients of blocks live to the end (O15) */
+  bool keep;     /* outputs and gradients of blocks live to the end (O15)  */
+  bool separate; /* all live from first to last, so that none share bytes  */
 };
 
 /* Owner of *a's memory: the caller, until activations_free.  Fails: ERR_MEMORY. */

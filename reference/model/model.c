@@ -91,7 +91,7 @@ enum err model_create(const struct model_config *c, struct model **out)
   m->head_row = params_find(c->table, run->tied ? "transformer.wte.weight" : "lm_head.weight");
   BUG_IF(m->norm_row < 0 || m->head_row < 0);
   const struct activation_sizes sizes = {m->type, m->B * m->T, run->hidden, run->heads, run->vocab, run->layers,
-                                         run->dump == DUMP_ALL};
+                                         run->dump == DUMP_ALL, c->separate};
   TRY_TO(destroy, activations_allocate(c->dev, &sizes, &m->memory));
   TRY_TO(destroy, create_head_accumulator(m));
   *out = m;

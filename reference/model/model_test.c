@@ -257,6 +257,15 @@ static void kept_outputs_and_gradients_are_those_of_their_blocks(void)
     free(x);
     free(d);
 
+    /* an evaluation leaves the last backward's gradients */
+    CHECK_OK(model_block(r.model, 0, true, &t));
+    double *before = host_copy(&r, &t);
+    loss_of(&r, false);
+    double *after = host_copy(&r, &t);
+    if (before && after) CHECK_SAME_BITS(before, after, (size_t)tensor_count(&t) * sizeof *before);
+    free(before);
+    free(after);
+
     CHECK_ERR(model_block(r.model, 3, true, &t), ERR_ARG);
     CHECK_ERR(model_block(r.model, -2, false, &t), ERR_ARG);
     CHECK_ERR(model_block(r.model, 4, false, &t), ERR_ARG);

@@ -15,8 +15,9 @@
  *
  * Keys of a case are those of run_options (but name and out) and of suite_options below;
  * a later level overrides an earlier one: every_case, then set, then vary and zip; or
- * every_case, then the case.  A suite of kind `faults` has no cases of its own: each row
- * of the fault registry names suite and case.  Errors are ERR_CONFIG "file:line:column: ...".
+ * every_case, then the case.  In a suite of kind `faults` the planted cases come from the
+ * rows of the fault registry (which name suite and case); its own cases are more of the
+ * clean set, where any red is a false alarm.  Errors are ERR_CONFIG "file:line:column: ...".
  */
 #ifndef HARNESS_SUITE_H
 #define HARNESS_SUITE_H
@@ -46,9 +47,8 @@ struct suite {
   enum suite_kind kind;
   struct suite_case *cases;
   int n;
-  struct suite_case evidence; /* scaling: settings to lay over a point                  */
-  char **evidence_keys;       /* of the settings in it, so that only those are laid over */
-  int n_evidence_keys;
+  struct suite_case evidence; /* scaling: its checks and limit; n_checks 0: none given   */
+  struct yaml *tree;          /* the file as read                                       */
 };
 
 /* Keys of a case that are the harness's, not the trainer's (`checks` is a list beside them). */
@@ -62,8 +62,9 @@ void suite_free(struct suite *s); /* NULL is allowed */
 /* NULL: no such case. */
 const struct suite_case *suite_find(const struct suite *s, const char *name);
 
-/* Folder of the suites, of this checkout: beside the running program, else where it was built. */
-enum err suite_folder(char *out, size_t bytes);
+/* The suite's `evidence` settings laid over c, for the conformance case of a scaled point. */
+enum err suite_lay_evidence(const struct suite *s, struct run_config *c);
+
 /* "conformance" or a path that ends in .yaml; unknown: ERR_CONFIG with the nearest names. */
 enum err suite_path(const char *name, char *out, size_t bytes);
 

@@ -61,7 +61,7 @@ const json_t *evidence_first(const struct evidence *e, const char *kind, const c
   return NULL;
 }
 
-const char *evidence_companion(const json_t *judged, const char *role, char *out, size_t bytes)
+const char *evidence_companion_name(const json_t *judged, const char *role, char *out, size_t bytes)
 {
   json_t *entry;
   size_t i;

@@ -20,7 +20,7 @@ json_t *evidence_select(const struct evidence *e, const char *kind, const char *
 /* The first such record, borrowed; NULL: none. */
 const json_t *evidence_first(const struct evidence *e, const char *kind, const char *name);
 /* The run that a judged case has in this role ("truth", "noise0"); NULL: none. */
-const char *evidence_companion(const json_t *judged, const char *role, char *out, size_t bytes);
+const char *evidence_companion_name(const json_t *judged, const char *role, char *out, size_t bytes);
 
 /* Median of the values; NaN for none.  Sorts them. */
 double evidence_median(double *values, int n);

@@ -37,8 +37,8 @@ static json_t *rows_of(const struct evidence *e, const json_t *judged)
   char truth_name[256], serial_name[256];
   json_t *rows = json_array();
   const char *name = record_get_text(judged, "case"), *run = record_get_text(judged, "got.run");
-  const char *truth = evidence_companion(judged, "truth", truth_name, sizeof truth_name);
-  const char *serial = evidence_companion(judged, "noise0", serial_name, sizeof serial_name);
+  const char *truth = evidence_companion_name(judged, "truth", truth_name, sizeof truth_name);
+  const char *serial = evidence_companion_name(judged, "noise0", serial_name, sizeof serial_name);
   if (run == NULL || truth == NULL) return rows;
   json_t *sharded = evidence_select(e, "step", run), *true_steps = evidence_select(e, "step", truth);
   json_t *serial_steps = serial ? evidence_select(e, "step", serial) : json_array(), *bounds = evidence_select(e, "bound", name);

@@ -1,0 +1,187 @@
+/* launch.c - words for mpirun.  What each option is for stands beside it. */
+#include "harness/launch.h"
+#include "harness/place.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+enum launch_mpi launch_which(const char *text)
+{
+  if (strcasestr(text, "open mpi") || strcasestr(text, "open-rte") || strcasestr(text, "prrte")) return LAUNCH_OPENMPI;
+  if (strcasestr(text, "hydra") || strcasestr(text, "mpich")) return LAUNCH_MPICH;
+  return LAUNCH_OTHER;
+}
+
+enum err launch_host_slots(const char *path, int *out)
+{
+  FILE *f = fopen(path, "r");
+  if (f == NULL) FAIL(ERR_CONFIG, "host file %s: %s", path, strerror(errno));
+  char line[1024];
+  int total = 0, number = 0;
+  while (fgets(line, sizeof line, f)) {
+    number++;
+    char host[256];
+    line[strcspn(line, "#\r\n")] = '\0';
+    if (sscanf(line, "%255s", host) != 1) continue;
+    const char *slots = strstr(line, "slots="), *colon = strchr(host, ':');
+    const char *text = slots ? slots + 6 : colon ? colon + 1 : "1";
+    char *end;
+    errno = 0;
+    const long n = strtol(text, &end, 10);
+    if (end == text || (*end && !strchr(" \t", *end)) || errno || n < 1 || n > 1000000) {
+      fclose(f);
+      FAIL(ERR_CONFIG, "host file %s:%d: '%s' is no number of slots; valid: 1..1000000", path, number, text);
+    }
+    total += (int)n;
+  }
+  fclose(f);
+  if (total == 0) FAIL(ERR_CONFIG, "host file %s names no host", path);
+  *out = total;
+  return ERR_OK;
+}
+
+static void read_version(struct launch_world *w)
+{
+  char command[LAUNCH_PATH + 64], text[4096];
+  snprintf(command, sizeof command, "'%s' --version 2>/dev/null </dev/null", w->launcher);
+  FILE *f = popen(command, "r");
+  if (f == NULL) return;
+  const size_t n = fread(text, 1, sizeof text - 1, f);
+  pclose(f);
+  text[n] = '\0';
+  w->mpi = launch_which(text);
+  const char *line = w->mpi == LAUNCH_MPICH && strstr(text, "Version:") ? strstr(text, "Version:") : text;
+  if (w->mpi == LAUNCH_MPICH) {
+    char number[64] = "";
+    sscanf(line, "Version: %63s", number);
+    snprintf(w->version, sizeof w->version, "MPICH (Hydra) %s", number);
+  } else {
+    snprintf(w->version, sizeof w->version, "%.*s", (int)strcspn(line, "\n"), line);
+  }
+}
+
+enum err launch_look(const char *hosts, struct launch_world *out)
+{
+  struct launch_world w = {.mpi = LAUNCH_OTHER, .root = geteuid() == 0};
+  TRY(place_launcher(w.launcher, sizeof w.launcher));
+  TRY(place_trainer(w.trainer, sizeof w.trainer));
+  read_version(&w);
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) FAIL(ERR_UNAVAILABLE, "sched_getaffinity: %s", strerror(errno));
+  for (int c = 0; c < CPU_SETSIZE && w.cores < LAUNCH_CORES; c++)
+    if (CPU_ISSET(c, &set)) w.core[w.cores++] = c;
+  w.slots = w.cores;
+  if (hosts && *hosts) {
+    TRY(launch_host_slots(hosts, &w.slots));
+    snprintf(w.hosts, sizeof w.hosts, "%s", hosts);
+  }
+  *out = w;
+  return ERR_OK;
+}
+
+/* --- lists of words ------------------------------------------------------------ */
+
+static enum err add(char ***list, int *n, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static enum err add(char ***list, int *n, const char *format, ...)
+{
+  char **more = realloc(*list, (size_t)(*n + 2) * sizeof *more);
+  if (more == NULL) FAIL(ERR_MEMORY, "%d words of a command", *n + 2);
+  *list = more;
+  more[*n] = more[*n + 1] = NULL;
+  va_list a;
+  va_start(a, format);
+  const int wrote = vasprintf(&more[*n], format, a);
+  va_end(a);
+  if (wrote < 0) {
+    more[*n] = NULL;
+    FAIL(ERR_MEMORY, "a word of a command");
+  }
+  ++*n;
+  return ERR_OK;
+}
+#define WORD(...) TRY(add(&c->words, &c->n_words, __VA_ARGS__))
+#define SETTING(...) TRY(add(&c->settings, &c->n_settings, __VA_ARGS__))
+
+static enum err words_openmpi(const struct launch_world *w, const struct launch_wish *wish, struct launch_command *c)
+{
+  if (w->root) { /* containers and CI run as root; Open MPI refuses unless told twice */
+    SETTING("OMPI_ALLOW_RUN_AS_ROOT=1");
+    SETTING("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
+  }
+  WORD("%s", w->launcher);
+  WORD("-np");
+  WORD("%d", wish->ranks);
+  if (w->hosts[0]) {
+    WORD("--hostfile");
+    WORD("%s", w->hosts);
+  } else { /* one machine: no TCP to set up, and no ptrace right needed for single copies */
+    SETTING("OMPI_MCA_btl=self,vader");
+    SETTING("OMPI_MCA_btl_vader_single_copy_mechanism=none");
+    if (wish->ranks > w->cores) {
+      WORD("--oversubscribe");
+      SETTING("OMPI_MCA_mpi_yield_when_idle=1");
+    }
+  }
+  if (wish->cores_each > 0 && wish->ranks > 1) {
+    WORD("--map-by");
+    WORD("slot:PE=%d", wish->cores_each);
+    WORD("--bind-to");
+    WORD("core");
+  } else {
+    WORD("--bind-to");
+    WORD("none");
+  }
+  return ERR_OK;
+}
+
+static enum err words_other(const struct launch_world *w, const struct launch_wish *wish, struct launch_command *c)
+{
+  WORD("%s", w->launcher);
+  WORD("-n");
+  WORD("%d", wish->ranks);
+  if (w->hosts[0]) {
+    WORD("-f");
+    WORD("%s", w->hosts);
+  }
+  if (w->mpi == LAUNCH_MPICH) {
+    WORD("-bind-to");
+    if (wish->cores_each > 0 && wish->ranks > 1) WORD("core:%d", wish->cores_each);
+    else WORD("none");
+  }
+  return ERR_OK;
+}
+
+enum err launch_make(const struct launch_world *w, const struct launch_wish *wish, struct launch_command *out)
+{
+  enum err err;
+  if (wish->ranks < 1) FAIL(ERR_CONFIG, "ranks %d; valid: 1 or more", wish->ranks);
+  if (w->hosts[0] && wish->ranks > w->slots)
+    FAIL(ERR_CONFIG, "%d ranks wanted, host file %s offers %d; valid: 1..%d", wish->ranks, w->hosts, w->slots, w->slots);
+  if (!w->hosts[0] && wish->cores_each > 0 && wish->ranks * wish->cores_each > w->cores)
+    FAIL(ERR_CONFIG, "%d ranks of %d cores wanted, this machine has %d cores", wish->ranks, wish->cores_each, w->cores);
+  struct launch_command made = {0}, *c = &made;
+  TRY_TO(free_lists, w->mpi == LAUNCH_OPENMPI ? words_openmpi(w, wish, c) : words_other(w, wish, c));
+  TRY_TO(free_lists, add(&c->words, &c->n_words, "%s", w->trainer));
+  for (int i = 0; i < wish->n_files; i++) TRY_TO(free_lists, add(&c->words, &c->n_words, "%s", wish->files[i]));
+  *out = made;
+  return ERR_OK;
+
+free_lists:
+  launch_free(&made);
+  return err;
+}
+
+void launch_free(struct launch_command *c)
+{
+  for (int i = 0; i < c->n_words; i++) free(c->words[i]);
+  for (int i = 0; i < c->n_settings; i++) free(c->settings[i]);
+  free(c->words);
+  free(c->settings);
+  *c = (struct launch_command){0};
+}

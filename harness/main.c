@@ -1,0 +1,232 @@
+/* main.c - the command line of `shardmark`, and the only place of it that prints an error. */
+#include "harness/asked.h"
+#include "harness/doctor.h"
+#include "harness/list.h"
+#include "harness/place.h"
+#include "harness/run.h"
+
+#include "base/nearest.h"
+#include "reports/report.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static enum status say_error(const char *verb, enum err err)
+{
+  fflush(stdout);
+  fprintf(stderr, "shardmark %s: %s\n", verb, err_text());
+  if (getenv("SHARDMARK_TRAIL")) fprintf(stderr, "  at %s\n", err_trail());
+  return err_status(err);
+}
+
+/* Words to argp as "shardmark VERB"; usage errors end with status 2. */
+static error_t parse(const struct argp *argp, int argc, char **argv, const char *verb, void *input)
+{
+  char name[64];
+  snprintf(name, sizeof name, "shardmark %s", verb);
+  argv[0] = name;
+  argp_err_exit_status = STATUS_USAGE;
+  return argp_parse(argp, argc, argv, 0, NULL, input);
+}
+
+/* --- run ------------------------------------------------------------------------------- */
+
+enum { KEY_RANKS = 256, KEY_BASE, KEY_MODEL, KEY_LAYOUT, KEY_HOSTS, KEY_DEVICE, KEY_SEED, KEY_OUT, KEY_QUICK, KEY_FULL, KEY_BUDGET,
+       KEY_DRY, KEY_RESUME, KEY_FAULT, KEY_ONLY, KEY_KEEP };
+
+static const struct argp_option run_words[] = {
+  {"ranks", KEY_RANKS, "1,2,4", 0, "rank counts: points of a scaling curve; of other suites only the cases with these", 0},
+  {"base", KEY_BASE, "N0", 0, "rank count that efficiency refers to (default: the smallest)", 0},
+  {"model", KEY_MODEL, "NAME", 0, "another model in every case (see list models)", 0},
+  {"layout", KEY_LAYOUT, "dp=2,tp=1", 0, "another layout in every case", 0},
+  {"hosts", KEY_HOSTS, "FILE", 0, "host file for the launcher", 0},
+  {"device", KEY_DEVICE, "cpu|lazy|cuda", 0, "where tensors live", 0},
+  {"seed", KEY_SEED, "N", 0, "seed of weights, dropout and data in every case", 0},
+  {"out", KEY_OUT, "DIR", 0, "results directory (default: results/runs/<date>-<suite>-<host>)", 0},
+  {"quick", KEY_QUICK, NULL, 0, "the quick form, at most 90 s a suite on 2 cores (default)", 0},
+  {"full", KEY_FULL, NULL, 0, "every case", 0},
+  {"budget", KEY_BUDGET, "30m", 0, "cases by priority until this time is spent; what was left out is listed", 0},
+  {"dry-run", KEY_DRY, NULL, 0, "cases, ranks, time, disk and predicted memory; nothing is launched", 0},
+  {"resume", KEY_RESUME, "DIR", 0, "go on with an earlier run: only what has no verdict yet", 0},
+  {"fault", KEY_FAULT, "NAME", 0, "plant this fault in every case (see list faults)", 0},
+  {"only", KEY_ONLY, "TEXT", 0, "only cases whose name contains this", 0},
+  {"keep", KEY_KEEP, NULL, 0, "keep the tensors of passed cases, too", 0},
+  {0}};
+
+static enum err run_word(struct asked *a, int key, const char *text)
+{
+  char *end;
+  switch (key) {
+  case KEY_RANKS: return asked_ranks(text, a);
+  case KEY_BASE: {
+    const long n = strtol(text, &end, 10);
+    if (end == text || *end || n < 1 || n > 65536) FAIL(ERR_CONFIG, "--base %s; valid: 1..65536", text);
+    a->base = (int)n;
+    return ERR_OK;
+  }
+  case KEY_BUDGET: return asked_budget(text, &a->budget_s);
+  case KEY_QUICK: a->full = false; return ERR_OK;
+  case KEY_FULL: a->full = true; return ERR_OK;
+  case KEY_DRY: a->dry_run = true; return ERR_OK;
+  case KEY_KEEP: a->keep = true; return ERR_OK;
+  default: break;
+  }
+  const struct {
+    int key;
+    char *at;
+    size_t room;
+  } texts[] = {{KEY_MODEL, a->model, sizeof a->model},    {KEY_LAYOUT, a->layout, sizeof a->layout}, {KEY_HOSTS, a->hosts, sizeof a->hosts},
+               {KEY_DEVICE, a->device, sizeof a->device}, {KEY_SEED, a->seed, sizeof a->seed},       {KEY_OUT, a->out, sizeof a->out},
+               {KEY_RESUME, a->resume, sizeof a->resume}, {KEY_FAULT, a->fault, sizeof a->fault},    {KEY_ONLY, a->only, sizeof a->only}};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    if (texts[i].key != key) continue;
+    if (strlen(text) >= texts[i].room || *text == '\0') FAIL(ERR_CONFIG, "'%.80s': empty or too long a value", text);
+    snprintf(texts[i].at, texts[i].room, "%s", text);
+    return ERR_OK;
+  }
+  FAIL(ERR_CONFIG, "unknown option");
+}
+
+static error_t on_run(int key, char *text, struct argp_state *state)
+{
+  struct asked *a = state->input;
+  if (key == ARGP_KEY_ARG) {
+    if (a->n_suites == ASKED_SUITES || strlen(text) >= sizeof a->suites[0]) argp_error(state, "too many suites, or too long a name");
+    snprintf(a->suites[a->n_suites++], sizeof a->suites[0], "%s", text);
+    return 0;
+  }
+  if (key == ARGP_KEY_END && a->n_suites == 0 && *a->resume == '\0') argp_error(state, "which suite? `shardmark list suites` names them");
+  if (key == ARGP_KEY_END && a->n_suites && *a->resume) argp_error(state, "--resume asks what was asked before: name no suite");
+  if (key < KEY_RANKS || key > KEY_KEEP) return ARGP_ERR_UNKNOWN;
+  if (run_word(a, key, text) != ERR_OK) argp_error(state, "%s", err_text());
+  return 0;
+}
+
+static enum status verb_run(int argc, char **argv)
+{
+  static const struct argp argp = {run_words, on_run, "SUITE...\n--resume DIR",
+                                   "Runs suites, writes records, prints the verdict, writes the report.\v"
+                                   "Exit status: 0 PASS, 1 FAIL, 2 usage or configuration, 3 INVALID, 4 INCONCLUSIVE, 130 interrupted.",
+                                   NULL, NULL, NULL};
+  struct asked *a = calloc(1, sizeof *a);
+  enum status status = STATUS_FAIL;
+  if (a == NULL) return STATUS_INVALID;
+  parse(&argp, argc, argv, "run", a);
+  const enum err err = run_suites(a, &status);
+  free(a);
+  return err ? say_error("run", err) : status;
+}
+
+/* --- the other verbs ------------------------------------------------------------------------ */
+
+static enum status verb_train(int argc, char **argv)
+{
+  char trainer[4096];
+  if (argc < 2 || strcmp(argv[1], "--help") == 0) {
+    fprintf(argc < 2 ? stderr : stdout, "Usage: shardmark train [--check] FILE...\n"
+                                        "Training runs, alone or under mpirun; --check validates the run files without MPI.\n");
+    return argc < 2 ? STATUS_USAGE : STATUS_PASS;
+  }
+  const enum err err = place_trainer(trainer, sizeof trainer);
+  if (err) return say_error("train", err);
+  argv[0] = trainer;
+  execv(trainer, argv);
+  fprintf(stderr, "shardmark train: %s: %s\n", trainer, strerror(errno));
+  return STATUS_INVALID;
+}
+
+static error_t on_report(int key, char *text, struct argp_state *state)
+{
+  (void)text;
+  if (key == ARGP_KEY_NO_ARGS) argp_error(state, "which results directory?");
+  return key == ARGP_KEY_ARG ? ARGP_ERR_UNKNOWN : 0;
+}
+
+static enum status verb_report(int argc, char **argv)
+{
+  static const struct argp argp = {NULL, on_report, "DIR...", "Rebuilds the report (HTML, plots, Markdown, CSV, JUnit) from records alone.",
+                                   NULL, NULL, NULL};
+  int first;
+  char name[] = "shardmark report";
+  argv[0] = name;
+  argp_err_exit_status = STATUS_USAGE;
+  argp_parse(&argp, argc, argv, 0, &first, NULL);
+  if (first >= argc) return STATUS_USAGE;
+  for (int i = first; i < argc; i++) {
+    const enum err err = report_write(argv[i]);
+    if (err) return say_error("report", err);
+    printf("%s/report.html\n", argv[i]);
+  }
+  return STATUS_PASS;
+}
+
+struct list_asked {
+  const char *what;
+  bool json;
+};
+static error_t on_list(int key, char *text, struct argp_state *state)
+{
+  struct list_asked *a = state->input;
+  if (key == 'j') a->json = true;
+  else if (key == ARGP_KEY_ARG && a->what) argp_error(state, "one list at a time");
+  else if (key == ARGP_KEY_ARG) a->what = text;
+  else return ARGP_ERR_UNKNOWN;
+  return 0;
+}
+
+static enum status verb_list(int argc, char **argv)
+{
+  static const struct argp_option words[] = {{"json", 'j', NULL, 0, "as JSON", 0}, {0}};
+  static const struct argp argp = {words, on_list, "[suites|faults|options|checks|models]", "What exists.", NULL, NULL, NULL};
+  struct list_asked a = {0};
+  parse(&argp, argc, argv, "list", &a);
+  const enum err err = list_print(a.what, a.json);
+  return err ? say_error("list", err) : STATUS_PASS;
+}
+
+static enum status verb_doctor(int argc, char **argv)
+{
+  static const struct argp argp = {NULL, NULL, NULL, "Is this machine fit to run, and if not, the command that mends it.", NULL, NULL, NULL};
+  parse(&argp, argc, argv, "doctor", NULL);
+  return doctor_print(stdout);
+}
+
+static const struct {
+  const char *name, *help;
+  enum status (*run)(int argc, char **argv);
+} verbs[] = {{"run", "runs suites, writes records, prints the verdict, writes the report", verb_run},
+             {"train", "training runs, alone or under mpirun", verb_train},
+             {"report", "rebuilds the report of a results directory from its records", verb_report},
+             {"list", "suites, faults, options, checks, models", verb_list},
+             {"doctor", "is this machine fit to run", verb_doctor}};
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+static void usage(FILE *out)
+{
+  fprintf(out, "Usage: shardmark VERB ...\n\n");
+  for (int i = 0; i < VERBS; i++) fprintf(out, "  %-8s %s\n", verbs[i].name, verbs[i].help);
+  fprintf(out, "\n`shardmark VERB --help` says more.\n");
+}
+
+int main(int argc, char **argv)
+{
+  if (argc < 2) {
+    usage(stderr);
+    return STATUS_USAGE;
+  }
+  if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    usage(stdout);
+    return STATUS_PASS;
+  }
+  for (int i = 0; i < VERBS; i++)
+    if (strcmp(argv[1], verbs[i].name) == 0) return (int)verbs[i].run(argc - 1, argv + 1);
+  char near[128];
+  struct nearest n = nearest_to(argv[1]);
+  for (int i = 0; i < VERBS; i++) nearest_offer(&n, verbs[i].name);
+  fprintf(stderr, "shardmark: no verb '%s'; nearest: %s\n", argv[1], nearest_text(&n, near, sizeof near));
+  return STATUS_USAGE;
+}

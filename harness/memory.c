@@ -1,0 +1,74 @@
+/* memory.c - the worst rank decides; what no category holds is named unaccounted. */
+#include "harness/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const categories[] = {"parameters", "gradients", "optimizer", "activations", "communication", "other"};
+enum { CATEGORIES = 6 };
+
+double memory_needed(const struct run_config *c, int ranks_a_host)
+{
+  struct predicted p;
+  predict(c, &p);
+  const int64_t ranks = config_ranks(c);
+  return p.total_bytes * (double)(ranks < ranks_a_host ? ranks : ranks_a_host);
+}
+
+/* Largest over smallest os_peak_bytes, and the record of the largest; each rank's last record counts. */
+static const json_t *worst_rank(const json_t *records, double *spread)
+{
+  const json_t *worst = NULL;
+  double largest = 0, smallest = 0;
+  size_t i;
+  json_t *r;
+  json_array_foreach(records, i, r)
+  {
+    const char *kind = json_string_value(json_object_get(r, "kind"));
+    if (kind == NULL || strcmp(kind, "memory") != 0) continue;
+    const double peak = record_get_real(r, "got.os_peak_bytes", 0);
+    if (worst == NULL || peak > largest) worst = r, largest = peak;
+    if (smallest == 0 || peak < smallest) smallest = peak;
+  }
+  *spread = smallest > 0 ? largest / smallest : 1;
+  return worst;
+}
+
+enum err memory_record(const struct plan *p, const struct trial *t, const struct results *r)
+{
+  double spread, planned = 0;
+  struct predicted x;
+  struct record_file *f;
+  char key[64];
+  if (t->run < 0) return ERR_OK;
+  const struct run *run = &p->runs[t->run];
+  const json_t *worst = worst_rank(run->data.records, &spread);
+  if (worst == NULL) return ERR_OK;
+  predict(&run->config, &x);
+  const double predicted[] = {x.parameters_bytes, x.gradients_bytes, x.optimizer_bytes, x.activations_bytes, x.communication_bytes};
+  const int64_t peak = record_get_int(worst, "got.os_peak_bytes", 0);
+  TRY(record_open(r->records, t->name, -1, &f));
+  record_begin(f, "memory_point", -1, -1);
+  record_text(f, "got.suite", t->suite->name);
+  record_int(f, "got.ranks", run->ranks);
+  record_int(f, "got.worst_rank", record_get_int(worst, "rank", -1));
+  record_int(f, "got.peak_bytes", peak);
+  for (int i = 0; i < CATEGORIES; i++) {
+    snprintf(key, sizeof key, "got.%s_bytes", categories[i]);
+    const int64_t bytes = record_get_int(worst, key, 0);
+    planned += (double)bytes;
+    record_int(f, key, bytes);
+  }
+  record_int(f, "got.planned_bytes", (int64_t)planned);
+  record_int(f, "got.unaccounted_bytes", peak - (int64_t)planned);
+  record_real(f, "got.mean_bytes", record_get_real(worst, "got.mean_bytes", 0));
+  record_real(f, "got.largest_over_smallest", spread);
+  record_real(f, "got.predicted_bytes", x.total_bytes);
+  for (int i = 0; i < CATEGORIES - 1; i++) {
+    snprintf(key, sizeof key, "got.predicted_%s_bytes", categories[i]);
+    record_real(f, key, predicted[i]);
+  }
+  const enum err err = record_end(f);
+  record_close(f);
+  return err ? err_trace(err, __FILE__, __LINE__) : ERR_OK;
+}

@@ -1,0 +1,222 @@
+/* run.c - the order of things in `shardmark run`. */
+#include "harness/run.h"
+#include "harness/dry.h"
+#include "harness/interrupt.h"
+#include "harness/memory.h"
+#include "harness/scaling.h"
+#include "harness/session.h"
+#include "harness/trial.h"
+
+#include "base/clock.h"
+#include "reports/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum err load(struct session *s)
+{
+  for (int i = 0; i < s->asked->n_suites; i++) {
+    char path[CONFIG_PATH];
+    TRY(suite_path(s->asked->suites[i], path, sizeof path));
+    TRY(suite_read(path, &s->suites[i]));
+    s->n_suites++;
+    for (int k = 0; k < i; k++)
+      if (strcmp(s->suites[k]->name, s->suites[i]->name) == 0) FAIL(ERR_CONFIG, "suite '%s' is named twice", s->suites[i]->name);
+  }
+  return ERR_OK;
+}
+
+static enum err check_fault(const struct asked *a)
+{
+  enum fault which;
+  if (!*a->fault) return ERR_OK;
+  TRY(fault_find(a->fault, &which));
+  const struct fault_row *row = &fault_rows[which];
+  if (row->status != FAULT_PLANTED)
+    FAIL(ERR_UNAVAILABLE, "fault %s is %s: %s", a->fault, row->status == FAULT_LATER ? "not planted yet" : "impossible here", row->note);
+  return ERR_OK;
+}
+
+static enum err make_plan(struct session *s)
+{
+  for (int i = 0; i < s->n_suites; i++) {
+    const struct suite *suite = s->suites[i];
+    const int before = s->plan.n_trials;
+    if (suite->kind == KIND_FAULTS) TRY(faults_plan(&s->plan, s->asked, suite, &s->named));
+    else if (suite->kind == KIND_SCALING) TRY(scaling_plan(&s->plan, s->asked, suite, &s->world));
+    else TRY(plan_add_cases(&s->plan, s->asked, suite, PART_CASE));
+    if (s->plan.n_trials == before)
+      FAIL(ERR_CONFIG, "suite %s has no case that fits: %s form%s%s%s", suite->name, s->asked->full ? "full" : "quick",
+           s->asked->n_ranks ? ", --ranks" : "", *s->asked->only ? ", --only " : "", s->asked->only);
+  }
+  TRY(plan_companions(&s->plan));
+  s->kept = calloc((size_t)s->plan.n_runs + 1, sizeof *s->kept);
+  if (s->kept == NULL) FAIL(ERR_MEMORY, "a list of %d runs", s->plan.n_runs);
+  return ERR_OK;
+}
+
+/* Ranks that one host of the job may hold. */
+static int ranks_a_host(const struct session *s) { return s->world.hosts[0] ? s->world.cores : 1 << 20; }
+
+static enum err check_sizes(const struct session *s)
+{
+  for (int i = 0; i < s->plan.n_runs; i++) {
+    const struct run *r = &s->plan.runs[i];
+    const double needed = memory_needed(&r->config, ranks_a_host(s));
+    if (needed > s->env.available_bytes)
+      FAIL(ERR_MEMORY, "case %s: %d ranks of model %s need %.2f GiB of memory here, %.2f GiB are available", r->name, r->ranks,
+           r->config.model, needed / 1073741824, s->env.available_bytes / 1073741824);
+    if (s->world.hosts[0] && r->ranks > s->world.slots)
+      FAIL(ERR_CONFIG, "case %s: %d ranks wanted, host file %s offers %d; valid: --ranks 1..%d", r->name, r->ranks, s->world.hosts,
+           s->world.slots, s->world.slots);
+  }
+  return ERR_OK;
+}
+
+static double disk_needed(const struct session *s)
+{
+  double bytes = 1 << 20;
+  for (int i = 0; i < s->plan.n_runs; i++) bytes += s->plan.runs[i].disk_bytes;
+  return bytes;
+}
+
+static enum err open_results(struct session *s, struct asked *a, bool resumed)
+{
+  char suite[128] = "";
+  for (int i = 0; i < s->n_suites; i++)
+    snprintf(suite + strlen(suite), sizeof suite - strlen(suite), "%s%.30s", i ? "+" : "", s->suites[i]->name);
+  if (!resumed) TRY(results_create(a->out, suite, disk_needed(s), &s->results));
+  if (snprintf(s->plan.cases_dir, sizeof s->plan.cases_dir, "%s/cases", s->results.dir) >= (int)sizeof s->plan.cases_dir)
+    FAIL(ERR_CONFIG, "path too long: %s", s->results.dir);
+  for (int i = 0; i < s->plan.n_runs; i++) TRY(plan_place(&s->plan, i));
+  results_latest(&s->results);
+  return ERR_OK;
+}
+
+/* --- the runs --------------------------------------------------------------------------- */
+
+static bool stopped(const struct session *s) { return interrupt_seen() || s->runner.unusable || s->runner.out_of_budget; }
+
+static enum err run_checked(struct session *s)
+{
+  int n = 0;
+  int *list = malloc(((size_t)s->plan.n_runs + 1) * sizeof *list);
+  if (list == NULL) FAIL(ERR_MEMORY, "a list of %d runs", s->plan.n_runs);
+  for (int i = 0; i < s->plan.n_runs; i++)
+    if (!s->plan.runs[i].ended && s->plan.runs[i].users > 0) list[n++] = i;
+  s->runner.total = n;
+  const enum err err = runner_all(&s->runner, list, n);
+  free(list);
+  return err ? err_trace(err, __FILE__, __LINE__) : ERR_OK;
+}
+
+static enum err run_all(struct session *s, char *score, size_t bytes)
+{
+  TRY(env_record(&s->env, &s->world, &s->results));
+  TRY(session_summary(s));
+  TRY(run_checked(s));
+  for (int i = 0; i < s->n_suites && !stopped(s); i++)
+    if (s->suites[i]->kind == KIND_SCALING) TRY(scaling_run(s, s->suites[i]));
+  for (int i = 0; i < s->n_suites; i++)
+    if (s->suites[i]->kind == KIND_FAULTS) TRY(faults_score(&s->plan, &s->results, score, bytes));
+  if (*s->asked->fault) faults_sentence(&s->plan, s->asked->fault, score, bytes);
+  return ERR_OK;
+}
+
+/* --- the last lines ------------------------------------------------------------------------ */
+
+static void list_skipped(const struct plan *p, char *out, size_t bytes)
+{
+  out[0] = '\0';
+  for (int i = 0; i < p->n_trials; i++) {
+    const struct trial *t = &p->trials[i];
+    if (t->state != TRIAL_JUDGED || t->outcome != OUTCOME_SKIPPED || strstr(out, t->sentence)) continue;
+    const size_t used = strlen(out);
+    snprintf(out + used, bytes - used, "%s%s", used ? "; " : "", t->sentence);
+  }
+}
+
+static void list_left_out(const struct session *s)
+{
+  const char *why = interrupt_seen() ? "interrupted" : s->runner.unusable ? "jobs do not start" : "left out by the budget";
+  for (int i = 0; i < s->plan.n_trials; i++)
+    if (s->plan.trials[i].state != TRIAL_JUDGED) printf("%-12s %s: %s\n", "NOT RUN", s->plan.trials[i].name, why);
+}
+
+static enum status say_verdict(const struct session *s, const char *score)
+{
+  char skipped[1024];
+  const struct trial_count c = trial_count(&s->plan);
+  enum outcome overall = trial_overall(&c);
+  if (overall != OUTCOME_FAIL && s->trouble[0]) overall = OUTCOME_INVALID;
+  list_left_out(s);
+  list_skipped(&s->plan, skipped, sizeof skipped);
+  if (*score) printf("%s\n", score);
+  if (s->trouble[0]) printf("invalid: %s\n", s->trouble);
+  printf("results: %s\nreport:  %s/report.html\n", s->results.dir, s->results.dir);
+  printf("%s: %d passed, %d failed, %d invalid, %d inconclusive, %d skipped%s%s%s, %d not run\n",
+         interrupt_seen() ? "INTERRUPTED" : outcome_name(overall), c.passed, c.failed, c.invalid, c.inconclusive, c.skipped,
+         *skipped ? " (" : "", skipped, *skipped ? ")" : "", c.not_run);
+  fflush(stdout);
+  return interrupt_seen() ? STATUS_INTERRUPTED : trial_status(overall);
+}
+
+/* Runs and writes; a disk that is full, or a launcher that does not launch, makes the whole INVALID but loses nothing. */
+static enum err carry_out(struct session *s, enum status *status)
+{
+  char score[1024] = "";
+  progress_start(&s->progress);
+  s->runner = (struct runner){.plan = &s->plan, .world = &s->world, .results = &s->results, .progress = &s->progress,
+                              .budget_s = s->asked->budget_s, .started_ms = clock_ms(), .on_ended = session_on_ended, .context = s};
+  const enum err err = run_all(s, score, sizeof score);
+  progress_end(&s->progress);
+  if (err && err_status(err) != STATUS_INVALID) return err;
+  if (err) snprintf(s->trouble, sizeof s->trouble, "%s", err_text());
+  else if (s->runner.unusable) snprintf(s->trouble, sizeof s->trouble, "%s", s->runner.why_unusable);
+  s->complete = !err && !stopped(s);
+  if (session_summary(s) != ERR_OK && !s->trouble[0]) snprintf(s->trouble, sizeof s->trouble, "%s", err_text());
+  if (report_write(s->results.dir) != ERR_OK && !s->trouble[0]) snprintf(s->trouble, sizeof s->trouble, "no report: %s", err_text());
+  *status = say_verdict(s, score);
+  return ERR_OK;
+}
+
+static void session_free(struct session *s)
+{
+  plan_free(&s->plan);
+  for (int i = 0; i < s->n_suites; i++) suite_free(s->suites[i]);
+  faults_suites_free(&s->named);
+  free(s->kept);
+  free(s);
+}
+
+enum err run_suites(struct asked *a, enum status *status)
+{
+  enum err err = ERR_OK;
+  json_t *was = NULL;
+  struct session *s = calloc(1, sizeof *s);
+  if (s == NULL) FAIL(ERR_MEMORY, "a session: %zu bytes", sizeof *s);
+  s->asked = a;
+  interrupt_watch();
+  if (*a->resume) {
+    TRY_TO(done, results_resume(a->resume, &s->results, &was));
+    TRY_TO(done, asked_from_json(was, a));
+  }
+  TRY_TO(done, check_fault(a));
+  TRY_TO(done, load(s));
+  env_look(0, &s->env);
+  TRY_TO(done, launch_look(a->hosts, &s->world));
+  TRY_TO(done, make_plan(s));
+  if (a->dry_run) {
+    TRY_TO(done, dry_print(&s->plan, s->env.available_bytes, ranks_a_host(s), disk_needed(s), a->budget_s, s->world.cores, status));
+    goto done;
+  }
+  TRY_TO(done, check_sizes(s));
+  TRY_TO(done, open_results(s, a, *a->resume != '\0'));
+  if (*a->resume) TRY_TO(done, session_restore(s));
+  TRY_TO(done, carry_out(s, status));
+done:
+  json_decref(was);
+  session_free(s);
+  return err;
+}

@@ -1,0 +1,46 @@
+/* runner.h - runs of a plan become ended runs, by jobs.
+ *
+ * Runs of one rank count share a job; jobs run beside each other while cores are free.  A
+ * job that dies or hangs costs only the run it was in: the rest are started again.  Every
+ * run that ends is merged into records.jsonl at once.
+ */
+#ifndef HARNESS_RUNNER_H
+#define HARNESS_RUNNER_H
+
+#include "harness/launch.h"
+#include "harness/plan.h"
+#include "harness/progress.h"
+#include "harness/results.h"
+
+struct runner {
+  struct plan *plan;
+  const struct launch_world *world;
+  const struct results *results;
+  struct progress *progress;
+  double budget_s, started_ms; /* budget 0: none */
+  bool out_of_budget, unusable; /* unusable: jobs do not start on this machine */
+  char why_unusable[512];
+  /* Called after each run that ended; may use the plan.  An error stops the runner. */
+  enum err (*on_ended)(void *context, int run);
+  void *context;
+  int done, total;  /* for the progress line */
+  double spent_s, estimated_s; /* of ended runs: corrects the guesses */
+  int bad_in_a_row;
+};
+
+/* Correctness runs, in any order that serves priorities; not bound to cores.  Stops early
+ * (ERR_OK) on an interrupt, a spent budget or an unusable launcher. */
+enum err runner_all(struct runner *r, const int *runs, int n);
+
+/* One job for a measurement, alone on the machine: runs of equal rank count, each rank
+ * on its own cores_each cores, starting at first_core if it is one rank.  The jobs of one call run at the same time. */
+struct runner_timed {
+  const int *runs;
+  int n, cores_each, first_core;
+};
+enum err runner_timed(struct runner *r, const struct runner_timed *jobs, int n);
+
+/* Takes out of a run's data what would tell a judge which fault was planted. */
+void runner_make_blind(struct run_data *d);
+
+#endif

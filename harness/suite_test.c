@@ -1,0 +1,139 @@
+/* suite_test.c - what a suite file may say, and where its mistakes are. */
+#include "harness/suite.h"
+#include "testing/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char path[64];
+
+static enum err read_text(const char *text, struct suite **out)
+{
+  FILE *f = fopen(path, "w");
+  if (f == NULL || fputs(text, f) == EOF || fclose(f) != 0) abort();
+  return suite_read(path, out);
+}
+
+/* Reads what must be refused; true if the message has both parts. */
+static void refused(const char *text, const char *place, const char *part)
+{
+  struct suite *s = NULL;
+  CHECK_ERR(read_text(text, &s), ERR_CONFIG);
+  CHECK_TEXT_HAS(err_text(), place);
+  CHECK_TEXT_HAS(err_text(), part);
+  CHECK(s == NULL);
+}
+
+#define HEAD "question: does it?\nkind: conformance\n"
+
+static void levels_override_in_order(void)
+{
+  struct suite *s;
+  if (!CHECK_OK(read_text(HEAD "every_case: {steps: 3, dp: 2, seconds: 7.5}\n"
+                               "cases:\n  a: {}\n  b: {steps: 5, quick: true, priority: 1, checks: [ends, loss]}\n", &s))) return;
+  CHECK(s->n == 2 && s->kind == KIND_CONFORMANCE);
+  const struct suite_case *a = suite_find(s, "a"), *b = suite_find(s, "b");
+  CHECK(a && a->config.steps == 3 && a->config.dp == 2 && !a->quick && a->priority == 5);
+  CHECK(b && b->config.steps == 5 && b->config.dp == 2 && b->quick && b->priority == 1 && b->n_checks == 2);
+  CHECK_NEAR(b ? b->seconds : 0, 7.5, 0);
+  CHECK(b && strcmp(b->checks[1]->name, "loss") == 0);
+  CHECK(suite_find(s, "c") == NULL);
+  suite_free(s);
+}
+
+static void sweep_is_the_product_with_zip_walked_along(void)
+{
+  struct suite *s;
+  if (!CHECK_OK(read_text(HEAD "sweeps:\n  - name: dp{dp}-b{bucket}-{precision}\n    vary: {dp: [1, 2, 3], bucket: [0, 500]}\n"
+                               "    zip: {precision: [float64, float32], seed: [7, 8]}\n    except: [{dp: 1, bucket: 500}]\n"
+                               "    set: {quick: true}\n", &s))) return;
+  CHECK(s->n == 3 * 2 * 2 - 2);
+  CHECK(suite_find(s, "dp1-b500-float64") == NULL);
+  const struct suite_case *c = suite_find(s, "dp3-b500-float32");
+  CHECK(c && c->config.dp == 3 && c->config.bucket == 500 && c->config.precision == DTYPE_F32 && c->config.seed == 8 && c->quick);
+  suite_free(s);
+}
+
+static void mistakes_are_named_with_their_place(void)
+{
+  refused(HEAD "cases:\n  a: {stepss: 3}\n", ":4:7: ", "nearest: steps");
+  refused(HEAD "cases:\n  a: {steps: 3x}\n", ":4:", "3x");
+  refused(HEAD "cases:\n  a: {checks: [losss]}\n", ":4:16: ", "nearest: loss");
+  refused(HEAD "cases:\n  a: {checks: [loss, loss]}\n", ":4:", "twice");
+  refused(HEAD "cases:\n  a: {name: x}\n", ":4:7: ", "harness");
+  refused(HEAD "cases:\n  ../a: {}\n", ":4:3: ", "folder");
+  refused(HEAD "cases:\n  a: {steps: [1]}\n", ":4:", "a list, expected a single value");
+  refused(HEAD "cases: {}\n", ":1:", "no case");
+  refused(HEAD "casse:\n  a: {}\n", ":3:1: ", "nearest: cases");
+  refused("question: x\nkind: conform\ncases:\n  a: {}\n", ":2:7: ", "valid: conformance");
+  refused("kind: conformance\ncases:\n  a: {}\n", ":1:", "question");
+  refused(HEAD "cases:\n  a: {scale: strong}\n", ":4:3", "scale");
+  refused("question: x\nkind: scaling\ncases:\n  a: {scale: strong}\n", ":1:", "evidence");
+}
+
+static void mistakes_of_sweeps_are_named(void)
+{
+  refused(HEAD "sweeps:\n  - name: x\n    vary: {dp: [1, 2]}\n", ":4:", "stands already at");
+  refused(HEAD "sweeps:\n  - name: x{tp}\n    vary: {dp: [1, 2]}\n", ":4:", "neither in vary nor in zip");
+  refused(HEAD "sweeps:\n  - name: x{dp\n    vary: {dp: [1, 2]}\n", ":4:", "without '}'");
+  refused(HEAD "sweeps:\n  - name: x{dp}\n    zip: {dp: [1, 2], seed: [1]}\n", ":5:", "equal lengths");
+  refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: []}\n", ":5:", "empty list");
+  refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [1]}\n    except: [{tp: 1}]\n", ":6:", "neither");
+  refused(HEAD "sweeps:\n  - vary: {dp: [1]}\n", ":4:", "needs a name");
+  refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [1]}\n    sett: {}\n", ":6:", "a sweep has");
+}
+
+static void evidence_is_laid_over_a_point(void)
+{
+  struct suite *s;
+  if (!CHECK_OK(read_text("question: x\nkind: scaling\nevidence: {model: tiny, steps: 2, checks: [ends]}\n"
+                          "cases:\n  a: {scale: weak, model: gpt2-124m, bucket: 77}\n", &s))) return;
+  struct run_config c = s->cases[0].config;
+  CHECK_OK(suite_lay_evidence(s, &c));
+  CHECK(strcmp(c.model, "tiny") == 0 && c.steps == 2 && c.bucket == 77);
+  CHECK(s->evidence.n_checks == 1 && s->cases[0].scale == SCALE_WEAK);
+  suite_free(s);
+}
+
+static void unknown_suite_is_answered_with_a_path_or_names(void)
+{
+  char out[256];
+  CHECK_OK(suite_path("./x.yaml", out, sizeof out));
+  CHECK(strcmp(out, "./x.yaml") == 0);
+  CHECK_ERR(suite_path("conformanze", out, sizeof out), ERR_CONFIG);
+  CHECK_TEXT_HAS(err_text(), "no suite is named 'conformanze'");
+}
+
+static void every_allocation_may_fail(void)
+{
+  struct suite *s;
+  bool failed = true;
+  for (long n = 1; failed && n < 1000; n++) {
+    check_fail_allocation(n);
+    const enum err err = read_text(HEAD "cases:\n  a: {checks: [ends]}\n", &s);
+    failed = check_allocation_failed();
+    check_fail_allocation(0);
+    CHECK(failed ? err == ERR_MEMORY && s == NULL : err == ERR_OK);
+    suite_free(s);
+  }
+  CHECK(!failed);
+}
+
+int main(void)
+{
+  static const struct test tests[] = {
+    TEST(levels_override_in_order),
+    TEST(sweep_is_the_product_with_zip_walked_along),
+    TEST(mistakes_are_named_with_their_place),
+    TEST(mistakes_of_sweeps_are_named),
+    TEST(evidence_is_laid_over_a_point),
+    TEST(unknown_suite_is_answered_with_a_path_or_names),
+    TEST(every_allocation_may_fail),
+  };
+  snprintf(path, sizeof path, "/tmp/suite_test.%d.yaml", (int)getpid());
+  const int status = test_main("suite", tests, sizeof tests / sizeof *tests);
+  unlink(path);
+  return status;
+}

@@ -13,6 +13,7 @@ struct builder {
   bool placing; /* second round */
   char *block;
   enum err err; /* the first of the first round */
+  int64_t separate_until; /* above 0: every lifetime is [0, this] */
   struct region *open;
   size_t filled;
 };
@@ -35,20 +36,20 @@ static void add_tensor(struct builder *b, struct tensor *t, enum dtype type, int
 static void close_region(struct builder *b, const char *name, int64_t first, int64_t last)
 {
   b->open->bytes = b->filled;
+  if (b->separate_until > 0) {
+    first = 0;
+    last = b->separate_until;
+  }
+  b->open->first = first;
+  b->open->last = last;
   if (!b->placing && b->err == ERR_OK) b->err = plan_add(b->plan, name, b->filled, first, last, &b->open->id);
 }
 
-struct times {
-  int64_t head, head_backward, end;
-};
-static int64_t forward_of(int64_t l) { return 1 + l; }
-static int64_t mlp_backward_of(const struct times *t, int64_t layers, int64_t l) { return t->head_backward + 1 + 2 * (layers - 1 - l); }
-
-static void describe_block(struct builder *b, const struct activation_sizes *z, const struct times *t, int64_t l,
-                           struct block_memory *k)
+static void describe_block(struct builder *b, const struct activation_sizes *z, int64_t l, struct block_memory *k)
 {
-  const int64_t N = z->N, C = z->C, forward = forward_of(l), second = mlp_backward_of(t, z->layers, l), first = second + 1;
-  const int64_t read = l + 1 < z->layers ? mlp_backward_of(t, z->layers, l + 1) + 1 : t->head_backward;
+  const int64_t N = z->N, C = z->C, L = z->layers, end = action_embedding_backward(L);
+  const int64_t forward = action_forward(l), second = action_mlp_backward(L, l), first = action_attention_backward(L, l);
+  const int64_t read = l + 1 < L ? action_attention_backward(L, l + 1) : action_head_backward(L); /* its reader's backward */
 
   open_region(b, &k->attention);
   add_tensor(b, &k->ln1, z->type, N, C);
@@ -70,7 +71,7 @@ static void describe_block(struct builder *b, const struct activation_sizes *z, 
 
   open_region(b, &k->out_region);
   add_tensor(b, &k->out, z->type, N, C);
-  close_region(b, "block output", forward, z->keep ? t->end : read);
+  close_region(b, "block output", forward, z->keep ? end : read);
 
   open_region(b, &k->mlp_backward);
   add_tensor(b, &k->d_act, z->type, N, 4 * C);
@@ -86,45 +87,46 @@ static void describe_block(struct builder *b, const struct activation_sizes *z, 
   if (!z->keep) return;
   open_region(b, &k->kept_gradient);
   add_tensor(b, &k->d_out, z->type, N, C);
-  close_region(b, "kept gradient", 0, t->end);
+  close_region(b, "kept gradient", 0, end);
 }
 
 static void describe(struct builder *b, const struct activation_sizes *z, struct activations *a)
 {
   const int64_t N = z->N, C = z->C, L = z->layers;
-  const struct times t = {.head = L + 1, .head_backward = L + 2, .end = 3 * L + 3};
+  const int64_t head = action_head(L), head_backward = action_head_backward(L), end = action_embedding_backward(L);
+  if (z->separate) b->separate_until = end;
 
   open_region(b, &a->embedding_region);
   add_tensor(b, &a->embedding, z->type, N, C);
-  close_region(b, "embedding", 0, z->keep ? t.end : mlp_backward_of(&t, L, 0) + 1);
-  for (int64_t l = 0; l < L; l++) describe_block(b, z, &t, l, &a->blocks[l]);
+  close_region(b, "embedding", ACTION_EMBEDDING, z->keep ? end : action_attention_backward(L, 0));
+  for (int64_t l = 0; l < L; l++) describe_block(b, z, l, &a->blocks[l]);
 
   open_region(b, &a->norm_region);
   add_tensor(b, &a->normed, z->type, N, C);
   add_tensor(b, &a->mean, z->type, N, 1);
   add_tensor(b, &a->rstd, z->type, N, 1);
-  close_region(b, "final norm", t.head, z->keep ? t.end : t.head_backward);
+  close_region(b, "final norm", head, z->keep ? end : head_backward);
 
   open_region(b, &a->logits_region);
   add_tensor(b, &a->logits, z->type, N, z->V);
   add_tensor(b, &a->lse, z->type, N, 1);
-  close_region(b, "logits", t.head, t.head_backward);
+  close_region(b, "logits", head, head_backward);
 
   open_region(b, &a->losses_region);
   add_tensor(b, &a->losses, DTYPE_F64, N, 1);
-  close_region(b, "losses", t.head, z->keep ? t.end : t.head);
+  close_region(b, "losses", head, z->keep ? end : head);
 
   open_region(b, &a->stream_region);
   add_tensor(b, &a->d_stream, z->type, N, C);
-  close_region(b, "stream gradient", t.head_backward, t.end);
+  close_region(b, "stream gradient", head_backward, end);
 
   if (!z->keep) return;
   open_region(b, &a->kept_embedding_gradient);
   add_tensor(b, &a->d_embedding, z->type, N, C);
-  close_region(b, "kept gradient", 0, t.end);
+  close_region(b, "kept gradient", 0, end);
   open_region(b, &a->kept_norm_gradient);
   add_tensor(b, &a->d_normed, z->type, N, C);
-  close_region(b, "kept gradient", 0, t.end);
+  close_region(b, "kept gradient", 0, end);
 }
 
 enum err activations_allocate(struct dev *d, const struct activation_sizes *sizes, struct activations *a)
@@ -160,4 +162,16 @@ void activations_free(struct dev *d, struct activations *a)
   dev_free(d, a->block);
   free(a->blocks);
   memset(a, 0, sizeof *a);
+}
+
+enum err region_begin(struct dev_stream *s, const struct activations *a, const struct region *r)
+{
+  BUG_IF(a->now < r->first || a->now > r->last);
+  return dev_begin(s, r->at, r->bytes);
+}
+
+enum err region_end(struct dev_stream *s, const struct activations *a, const struct region *r)
+{
+  BUG_IF(a->now < r->first || a->now > r->last);
+  return dev_retire(s, r->at, r->bytes);
 }

@@ -30,7 +30,8 @@
 struct region {
   char *at;
   size_t bytes;
-  int id; /* in the plan */
+  int id;              /* in the plan                     */
+  int64_t first, last; /* actions in which it may be used */
 };
 
 /* One block's tensors.  N rows each. */
@@ -50,7 +51,7 @@ struct block_memory {
 };
 
 struct activations {
-  int64_t layers;
+  int64_t layers, now; /* the action being queued */
   struct block_memory *blocks;
   struct region embedding_region, norm_region, logits_region, losses_region, stream_region;
   struct tensor embedding;
@@ -66,14 +67,25 @@ struct activations {
 struct activation_sizes {
   enum dtype type;
   int64_t N, C, H, V, layers;
-  bool keep; /* outputs and gradients of blocks live to the end (O15) */
+  bool keep;     /* outputs and gradients of blocks live to the end (O15)  */
+  bool separate; /* all live from first to last, so that none share bytes  */
 };
 
 /* Owner of *a's memory: the caller, until activations_free.  Fails: ERR_MEMORY. */
 enum err activations_allocate(struct dev *d, const struct activation_sizes *sizes, struct activations *a);
 void activations_free(struct dev *d, struct activations *a);
 
-static inline enum err region_begin(struct dev_stream *s, const struct region *r) { return dev_begin(s, r->at, r->bytes); }
-static inline enum err region_end(struct dev_stream *s, const struct region *r) { return dev_retire(s, r->at, r->bytes); }
+/* Actions, as numbered above. */
+enum { ACTION_EMBEDDING = 0 };
+static inline int64_t action_forward(int64_t l) { return 1 + l; }
+static inline int64_t action_head(int64_t layers) { return layers + 1; }
+static inline int64_t action_head_backward(int64_t layers) { return layers + 2; }
+static inline int64_t action_mlp_backward(int64_t layers, int64_t l) { return layers + 3 + 2 * (layers - 1 - l); }
+static inline int64_t action_attention_backward(int64_t layers, int64_t l) { return action_mlp_backward(layers, l) + 1; }
+static inline int64_t action_embedding_backward(int64_t layers) { return 3 * layers + 3; }
+
+/* The life of r begins, or ends, in the action a->now; that the plan does not allow for it is a bug. */
+enum err region_begin(struct dev_stream *s, const struct activations *a, const struct region *r);
+enum err region_end(struct dev_stream *s, const struct activations *a, const struct region *r);
 
 #endif

@@ -51,14 +51,15 @@ static enum err norm_backward(const struct model *m, int row, const struct tenso
   return op_accumulate(m->config.compute, &m->memory.d_stream, d);
 }
 
-enum err block_forward(const struct model *m, const struct model_input *in, int layer, const struct tensor *x)
+enum err block_forward(struct model *m, const struct model_input *in, int layer, const struct tensor *x)
 {
   struct dev_stream *s = m->config.compute;
   const struct block_memory *k = &m->memory.blocks[layer];
   const int row = row_of(m, layer);
-  TRY(region_begin(s, &k->attention));
-  TRY(region_begin(s, &k->mlp));
-  TRY(region_begin(s, &k->out_region));
+  m->memory.now = action_forward(layer);
+  TRY(region_begin(s, &m->memory, &k->attention));
+  TRY(region_begin(s, &m->memory, &k->mlp));
+  TRY(region_begin(s, &m->memory, &k->out_region));
 
   TRY(norm(m, row + LN_1, &k->ln1, &k->mean1, &k->rstd1, x));
   TRY(linear(m, row + C_ATTN, &k->qkv, &k->ln1));
@@ -80,7 +81,7 @@ static enum err mlp_backward(const struct model *m, const struct model_input *in
   struct dev_stream *s = m->config.compute;
   const struct block_memory *k = &m->memory.blocks[layer];
   const struct tensor *d = &m->memory.d_stream;
-  TRY(region_begin(s, &k->mlp_backward));
+  TRY(region_begin(s, &m->memory, &k->mlp_backward));
   if (m->drop) {
     TRY(model_dropout(m, in, layer, MODEL_SITE_MLP, &k->d_mlp, d));
     d = &k->d_mlp;
@@ -91,8 +92,8 @@ static enum err mlp_backward(const struct model *m, const struct model_input *in
   TRY(model_linear_gradient(m, row + C_FC, &k->d_act, &k->ln2));
   TRY(linear_backward_x(m, row + C_FC, &k->d_mlp, &k->d_act));
   TRY(norm_backward(m, row + LN_2, &k->d_mlp, &k->sum, &k->mean2, &k->rstd2));
-  TRY(region_end(s, &k->mlp_backward));
-  return region_end(s, &k->mlp);
+  TRY(region_end(s, &m->memory, &k->mlp_backward));
+  return region_end(s, &m->memory, &k->mlp);
 }
 
 static enum err attention_backward(const struct model *m, const struct model_input *in, int layer, int row,
@@ -101,7 +102,7 @@ static enum err attention_backward(const struct model *m, const struct model_inp
   struct dev_stream *s = m->config.compute;
   const struct block_memory *k = &m->memory.blocks[layer];
   const struct tensor *d = &m->memory.d_stream;
-  TRY(region_begin(s, &k->attention_backward));
+  TRY(region_begin(s, &m->memory, &k->attention_backward));
   if (m->drop) {
     TRY(model_dropout(m, in, layer, MODEL_SITE_ATTENTION, &k->d_attention, d));
     d = &k->d_attention;
@@ -112,13 +113,15 @@ static enum err attention_backward(const struct model *m, const struct model_inp
   TRY(model_linear_gradient(m, row + C_ATTN, &k->d_qkv, &k->ln1));
   TRY(linear_backward_x(m, row + C_ATTN, &k->d_attention, &k->d_qkv));
   TRY(norm_backward(m, row + LN_1, &k->d_attention, x, &k->mean1, &k->rstd1));
-  TRY(region_end(s, &k->attention_backward));
-  return region_end(s, &k->attention);
+  TRY(region_end(s, &m->memory, &k->attention_backward));
+  return region_end(s, &m->memory, &k->attention);
 }
 
-enum err block_backward(const struct model *m, const struct model_input *in, int layer, const struct tensor *x)
+enum err block_backward(struct model *m, const struct model_input *in, int layer, const struct tensor *x)
 {
   const int row = row_of(m, layer);
+  m->memory.now = action_mlp_backward(m->memory.layers, layer);
   TRY(mlp_backward(m, in, layer, row));
+  m->memory.now = action_attention_backward(m->memory.layers, layer);
   return attention_backward(m, in, layer, row, x);
 }

@@ -38,8 +38,8 @@ enum model_site { MODEL_SITE_EMBEDDING, MODEL_SITE_ATTENTION, MODEL_SITE_MLP };
 enum err model_dropout(const struct model *m, const struct model_input *in, int layer, enum model_site site,
                        const struct tensor *y, const struct tensor *x);
 
-enum err block_forward(const struct model *m, const struct model_input *in, int layer, const struct tensor *x);
+enum err block_forward(struct model *m, const struct model_input *in, int layer, const struct tensor *x);
 /* d_stream: the gradient in the block's output; becomes the one in its input x. */
-enum err block_backward(const struct model *m, const struct model_input *in, int layer, const struct tensor *x);
+enum err block_backward(struct model *m, const struct model_input *in, int layer, const struct tensor *x);
 
 #endif

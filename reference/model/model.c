@@ -91,7 +91,7 @@ enum err model_create(const struct model_config *c, struct model **out)
   m->head_row = params_find(c->table, run->tied ? "transformer.wte.weight" : "lm_head.weight");
   BUG_IF(m->norm_row < 0 || m->head_row < 0);
   const struct activation_sizes sizes = {m->type, m->B * m->T, run->hidden, run->heads, run->vocab, run->layers,
-                                         run->dump == DUMP_ALL};
+                                         run->dump == DUMP_ALL, c->separate};
   TRY_TO(destroy, activations_allocate(c->dev, &sizes, &m->memory));
   TRY_TO(destroy, create_head_accumulator(m));
   *out = m;
@@ -134,7 +134,8 @@ static enum err embedding_forward(struct model *m, const struct model_input *in)
 {
   struct dev_stream *s = m->config.compute;
   const struct tensor wte = model_weight(m, 0), wpe = model_weight(m, 1), *x = &m->memory.embedding;
-  TRY(region_begin(s, &m->memory.embedding_region));
+  m->memory.now = ACTION_EMBEDDING;
+  TRY(region_begin(s, &m->memory, &m->memory.embedding_region));
   TRY(op_embedding_fwd(s, x, &wte, &wpe, &in->tokens, &in->positions));
   return m->drop ? model_dropout(m, in, -1, MODEL_SITE_EMBEDDING, x, x) : ERR_OK;
 }
@@ -144,9 +145,10 @@ static enum err head_forward(struct model *m, const struct model_input *in, cons
   struct dev_stream *s = m->config.compute;
   const struct activations *a = &m->memory;
   const struct tensor w = model_weight(m, m->norm_row), b = model_weight(m, m->norm_row + 1), head = model_weight(m, m->head_row);
-  TRY(region_begin(s, &a->norm_region));
-  TRY(region_begin(s, &a->logits_region));
-  TRY(region_begin(s, &a->losses_region));
+  m->memory.now = action_head(a->layers);
+  TRY(region_begin(s, &m->memory, &a->norm_region));
+  TRY(region_begin(s, &m->memory, &a->logits_region));
+  TRY(region_begin(s, &m->memory, &a->losses_region));
   TRY(op_layernorm_fwd(s, &a->normed, &a->mean, &a->rstd, input_of(m, (int)a->layers), &w, &b, epsilon));
   TRY(op_linear_fwd(s, &a->logits, &a->normed, &head, NULL, true));
   TRY(op_cross_entropy_fwd(s, &a->losses, &a->lse, &a->logits, &in->targets));
@@ -162,7 +164,7 @@ enum err model_forward(struct model *m, const struct model_input *in, bool train
   TRY(embedding_forward(m, in));
   for (int l = 0; l < m->memory.layers; l++) TRY(block_forward(m, in, l, input_of(m, l)));
   TRY(head_forward(m, in, loss_sum));
-  return keeps(m) ? ERR_OK : region_end(m->config.compute, &m->memory.losses_region);
+  return keeps(m) ? ERR_OK : region_end(m->config.compute, &m->memory, &m->memory.losses_region);
 }
 
 /* --- backward ---------------------------------------------------------------------- */
@@ -170,7 +172,7 @@ enum err model_forward(struct model *m, const struct model_input *in, bool train
 static enum err keep_gradient(const struct model *m, const struct region *r, const struct tensor *copy)
 {
   if (!keeps(m)) return ERR_OK;
-  TRY(region_begin(m->config.compute, r));
+  TRY(region_begin(m->config.compute, &m->memory, r));
   return op_copy(m->config.compute, copy, &m->memory.d_stream);
 }
 
@@ -180,11 +182,11 @@ static enum err finish_input_of(const struct model *m, int layer)
   const struct activations *a = &m->memory;
   if (layer == 0) {
     TRY(keep_gradient(m, &a->kept_embedding_gradient, &a->d_embedding));
-    return keeps(m) ? ERR_OK : region_end(m->config.compute, &a->embedding_region);
+    return keeps(m) ? ERR_OK : region_end(m->config.compute, &m->memory, &a->embedding_region);
   }
   const struct block_memory *k = &a->blocks[layer - 1];
   TRY(keep_gradient(m, &k->kept_gradient, &k->d_out));
-  return keeps(m) ? ERR_OK : region_end(m->config.compute, &k->out_region);
+  return keeps(m) ? ERR_OK : region_end(m->config.compute, &m->memory, &k->out_region);
 }
 
 static enum err head_backward(struct model *m, const struct model_input *in, const struct tensor *scale)
@@ -194,28 +196,30 @@ static enum err head_backward(struct model *m, const struct model_input *in, con
   const struct tensor *d = &a->d_stream, *x = input_of(m, (int)a->layers);
   const struct tensor head = model_weight(m, m->head_row), w = model_weight(m, m->norm_row);
   const struct tensor d_head = m->tied ? head_accumulator(m) : model_gradient(m, m->head_row);
-  TRY(region_begin(s, &a->stream_region));
+  m->memory.now = action_head_backward(a->layers);
+  TRY(region_begin(s, &m->memory, &a->stream_region));
   TRY(op_cross_entropy_bwd(s, &a->logits, &a->logits, &a->lse, &in->targets, scale));
   if (!frozen(m, m->head_row)) TRY(op_linear_bwd_w(s, &d_head, NULL, &a->logits, &a->normed, true));
   if (!m->tied) model_tell(m, m->head_row);
   TRY(op_linear_bwd_x(s, d, &a->logits, &head, true));
-  TRY(region_end(s, &a->logits_region));
+  TRY(region_end(s, &m->memory, &a->logits_region));
 
   TRY(keep_gradient(m, &a->kept_norm_gradient, &a->d_normed));
   TRY(model_norm_gradient(m, m->norm_row, d, x, &a->mean, &a->rstd));
   TRY(op_layernorm_bwd_x(s, d, d, x, &w, &a->mean, &a->rstd));
-  return keeps(m) ? ERR_OK : region_end(s, &a->norm_region);
+  return keeps(m) ? ERR_OK : region_end(s, &m->memory, &a->norm_region);
 }
 
 static enum err embedding_backward(struct model *m, const struct model_input *in)
 {
   struct dev_stream *s = m->config.compute;
   const struct tensor *d = &m->memory.d_stream, d_wte = model_gradient(m, 0), d_wpe = model_gradient(m, 1);
+  m->memory.now = action_embedding_backward(m->memory.layers);
   if (m->drop) TRY(model_dropout(m, in, -1, MODEL_SITE_EMBEDDING, d, d));
   if (!frozen(m, 0) || !frozen(m, 1))
     TRY(op_embedding_bwd_w(s, frozen(m, 0) ? NULL : &d_wte, frozen(m, 1) ? NULL : &d_wpe, d, &in->tokens, &in->positions));
   model_tell(m, 1);
-  return region_end(s, &m->memory.stream_region);
+  return region_end(s, &m->memory, &m->memory.stream_region);
 }
 
 /* embedding's use + head's use, in this order, once before each reduction. */

@@ -26,6 +26,7 @@ struct model_config {
   struct dev_stream *compute;
   void *weights, *gradients; /* flat buffers of run->precision on the device */
   struct tensor step;        /* i32 [1,1] device: keys dropout               */
+  bool separate;             /* each activation gets a place of its own: more memory, the same bits (for tests) */
 };
 
 enum err model_create(const struct model_config *c, struct model **out);

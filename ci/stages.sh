@@ -1,0 +1,44 @@
+# ci/stages.sh - sourced by ci/test and ci/long: runs functions stage_NAME one after the other.
+#
+# Each prints its seconds; a failed one shows the end of its log and the others still run, but
+# for `setup` and `build`, without which none makes sense.  Logs: build/ci/NAME.log.
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
+root=$PWD
+logs=$root/build/ci
+mkdir -p "$logs"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+passed=0 failed=0 failures=()
+
+in_time() { timeout --kill-after=20 "$@"; }
+tests_of() { in_time 900 ctest --test-dir "$1" --output-on-failure --no-tests=error "${@:2}"; }
+
+run_stage() {
+  local name=$1 began=$SECONDS status
+  "stage_$name" >"$logs/$name.log" 2>&1 </dev/null
+  status=$?
+  if [ "$status" -eq 0 ]; then
+    passed=$((passed + 1))
+    printf '%-12s passed  %5d s\n' "$name" $((SECONDS - began))
+  else
+    failed=$((failed + 1)); failures+=("$name")
+    printf '%-12s FAILED  %5d s  (status %d, %s)\n' "$name" $((SECONDS - began)) "$status" "${logs#"$root"/}/$name.log"
+    tail -n 60 "$logs/$name.log" | sed 's/^/    /'
+  fi
+}
+
+# The stages named, or else all of $1 (blank-separated); prints the score last.
+run_stages() {
+  local all=$1 stage; shift
+  local stages=("$@")
+  [ ${#stages[@]} -gt 0 ] || read -ra stages <<<"$all"
+  for stage in "${stages[@]}"; do
+    declare -F "stage_$stage" >/dev/null || { echo "$0: no stage '$stage'; valid: $all"; exit 2; }
+  done
+  for stage in "${stages[@]}"; do
+    run_stage "$stage"
+    case $stage in setup | build) [ "$failed" -eq 0 ] || break ;; esac
+  done
+  echo "$SECONDS s in all${failures[*]:+; failed: ${failures[*]}}"
+  echo "$passed passed, $failed failed"
+  [ "$failed" -eq 0 ]
+}

@@ -152,6 +152,11 @@ static void a_surfaced_error_ends_with_its_stream(void)
     CHECK_ERR(dev_sync(d), ERR_NUMERIC);
     CHECK_TEXT_HAS(err_text(), "token 10 is none"); /* the first is the reason */
     CHECK_OK(dev_sync(d));
+    s = stream(d, "once more", DEV_TRANSFER);
+    CHECK_OK(submit_fail(s, 12));
+    dev_stream_close(s);
+    CHECK_ERR(dev_sync(d), ERR_NUMERIC);
+    CHECK_TEXT_HAS(err_text(), "token 12 is none");
   }
 }
 

@@ -236,6 +236,7 @@ static void memory_freed_while_work_may_use_it_is_named(void)
   const struct dev_range range = bytes(b.block, sizeof value, true);
   CHECK_OK(dev_submit(b.comm, &late, &args, sizeof args, &range, 1));
   dev_free(b.d, b.block);
+  CHECK(dev_clocks_history(b.d->clocks) == 0); /* whoever gets this memory next starts clean */
   EXPECT_FINDING(&b, "dev_free writes gradients 'bucket' + 0", "'recv' on comm, which writes it");
   bench_close(&b);
 }
@@ -316,6 +317,9 @@ static void a_race_that_repeats_is_told_once(void)
   CHECK_OK(touch(b.compute, "w", b.block, 8, true));
   CHECK_OK(touch(b.comm, "r", b.block, 8, false));
   CHECK_OK(dev_sync(b.d));
+  CHECK_OK(touch(b.compute, "other", b.block, 8, true));
+  CHECK_OK(touch(b.comm, "r", b.block, 8, false)); /* half of it is known */
+  CHECK_ERR(dev_sync(b.d), ERR_DEVICE);
   bench_close(&b);
 }
 
@@ -373,6 +377,21 @@ static void nothing_runs_before_a_sync_and_only_what_it_needs(void)
     CHECK(seen.n == 4 && seen.value[3] == 4);
     bench_close(&b);
   }
+}
+
+static void a_wait_that_nobody_demands_demands_nothing(void)
+{
+  struct bench b = bench_open(1);
+  struct dev_stream *third;
+  atomic_store(&seen.n, 0);
+  CHECK_OK(dev_stream_open(b.d, "third", DEV_TRANSFER, &third));
+  CHECK_OK(submit_log(b.compute, &seen, 1));
+  CHECK_OK(hand_over(b.ready, b.compute, b.comm));
+  CHECK_OK(submit_log(third, &seen, 2));
+  CHECK_OK(submit_log(third, &seen, 3));
+  CHECK_OK(dev_sync_stream(third));
+  CHECK(seen.n == 2 && seen.value[0] == 2);
+  bench_close(&b);
 }
 
 /* The order in which 2 x 6 independent pieces ran, as bits. */
@@ -489,6 +508,7 @@ int main(void)
       TEST(many_findings_fit),
       TEST(the_past_stays_small_without_a_sync),
       TEST(nothing_runs_before_a_sync_and_only_what_it_needs),
+      TEST(a_wait_that_nobody_demands_demands_nothing),
       TEST(seeds_give_different_orders_and_each_its_own_again),
       TEST(work_runs_while_a_collective_is_in_flight),
       TEST(undemanded_work_runs_when_a_peer_needs_it),

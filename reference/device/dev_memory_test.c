@@ -112,6 +112,8 @@ static void the_mean_weighs_bytes_by_time(void)
   struct dev_usage u;
   block(d, 1000, DEV_PARAMETERS, "weights");
   clock_sleep_ms(1);
+  dev_usage(d, &u);
+  CHECK(u.mean_bytes > 1 && u.mean_bytes <= 1000); /* since the device was opened, not the machine */
   dev_usage_restart(d);
   dev_usage(d, &u);
   CHECK_NEAR(u.mean_bytes, 1000, 1e-6);

@@ -1,0 +1,75 @@
+/* meters_test.c - where time goes, from intervals made by hand; what the system says of memory. */
+#include "testing/check.h"
+#include "train/meters.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+/* In order of their end, as dev_trace_take gives them. */
+static const struct dev_interval list[] = {
+  {.stream = "compute", .kernel = "copy_in", .phase = DEV_PHASE_OTHER, .ready_ms = 0, .start_ms = 0, .end_ms = 1},
+  {.stream = "compute", .kernel = "matmul", .phase = DEV_PHASE_FORWARD, .ready_ms = 1, .start_ms = 1, .end_ms = 4},
+  {.stream = "scalar", .kernel = "allreduce", .phase = DEV_PHASE_DATA, .ready_ms = 0, .start_ms = 0.5, .end_ms = 5},
+  {.stream = "compute", .kernel = "matmul", .phase = DEV_PHASE_BACKWARD, .ready_ms = 5, .start_ms = 5, .end_ms = 9, .waited_ms = 1},
+  {.stream = "transfer", .kernel = "copy_in", .phase = DEV_PHASE_BACKWARD, .ready_ms = 8, .start_ms = 8, .end_ms = 9},
+  {.stream = "transfer", .kernel = "allreduce", .phase = DEV_PHASE_BACKWARD, .ready_ms = 9, .start_ms = 9, .end_ms = 12},
+  {.stream = "compute", .kernel = "adamw", .phase = DEV_PHASE_OPTIMIZER, .ready_ms = 12, .start_ms = 12, .end_ms = 14, .waited_ms = 3},
+  {.stream = "scalar", .kernel = "allreduce", .phase = DEV_PHASE_OTHER, .ready_ms = 14, .start_ms = 14, .end_ms = 15},
+};
+enum { N = sizeof list / sizeof *list };
+
+static void time_is_split_by_phase_and_stream(void)
+{
+  const struct meters_time t = meters_split(list, N);
+  CHECK(t.forward_ms == 3 && t.backward_ms == 4 && t.optimizer_ms == 2 && t.other_ms == 1);
+  CHECK(t.exposed_ms == 4);
+  CHECK(t.comm_ms == 4.5 + 1 + 3 + 1);
+}
+
+static void each_collective_has_its_own_interval(void)
+{
+  const struct comm_call calls[] = {
+    {.op = "allreduce", .group = "sums", .stream = "scalar", .sequence = 1},
+    {.op = "allreduce", .group = "dp", .stream = "transfer", .sequence = 1},
+    {.op = "allreduce", .group = "sums", .stream = "scalar", .sequence = 2},
+    {.op = "allreduce", .group = "dp", .stream = "transfer", .sequence = 2},
+  };
+  double ready[4], end[4];
+  CHECK_OK(meters_calls(list, N, calls, 3, 100.0, ready, end));
+  CHECK(ready[0] == 100 && ready[1] == 109 && ready[2] == 114);
+  CHECK(end[0] == 105 && end[1] == 112 && end[2] == 115);
+  CHECK_ERR(meters_calls(list, N, calls, 4, 0.0, ready, end), ERR_ARG);
+  CHECK_TEXT_HAS(err_text(), "allreduce #2 of dp");
+}
+
+static void flops_are_six_a_weight_and_token(void)
+{
+  const struct run_config run = {.layers = 12, .hidden = 768, .vocab = 50257};
+  CHECK_NEAR(meters_matmul_flops(&run, 10.0), 10.0 * 6.0 * (12 * 12 * 768.0 * 768.0 + 50257.0 * 768.0), 1.0);
+}
+
+static void the_high_water_mark_keeps_what_is_gone(void)
+{
+  enum { BYTES = 48 << 20, SLACK = 4 << 20 }; /* the kernel counts pages in batches, by processor */
+  int64_t base, peak, after;
+  CHECK_OK(meters_memory_restart(&base));
+  volatile char *block = malloc(BYTES);
+  if (!CHECK(block != NULL)) return;
+  for (int i = 0; i < BYTES; i += 4096) block[i] = 1; /* a page is held once it is touched */
+  free((void *)(uintptr_t)block);
+  CHECK_OK(meters_memory_peak(&peak));
+  CHECK(peak - base > BYTES - SLACK && peak - base < BYTES + SLACK);
+  CHECK_OK(meters_memory_restart(&after));
+  CHECK(after < peak - BYTES / 2);
+}
+
+int main(void)
+{
+  static const struct test tests[] = {
+    TEST(time_is_split_by_phase_and_stream),
+    TEST(each_collective_has_its_own_interval),
+    TEST(flops_are_six_a_weight_and_token),
+    TEST(the_high_water_mark_keeps_what_is_gone),
+  };
+  return test_main("meters", tests, sizeof tests / sizeof *tests);
+}

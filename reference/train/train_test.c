@@ -1,0 +1,167 @@
+/* train_test.c - training end to end: what is learned, what may not change it, what is written. */
+#include "train/train_fixture.h"
+
+#include <math.h>
+
+static void the_loss_falls(void)
+{
+  fixture_run("falls", "steps: 60\nlr: 0.003\nrecords_each: 59\nevaluate_each: 30\ndropout: 0.1");
+  if (!CHECK(TRAIN(1, "falls") == 0)) return;
+  json_t *r = fixture_records("falls");
+  const double first = fixture_real(r, "step", 0, 0, "got.loss"), last = fixture_real(r, "step", 0, 59, "got.loss");
+  CHECK_NEAR(first, log(131.0), 0.15); /* small weights know nothing of 131 tokens */
+  CHECK(last < first - 0.5);
+  CHECK(fixture_real(r, "eval", 0, 60, "got.loss") < fixture_real(r, "eval", 0, 30, "got.loss"));
+  CHECK(fixture_find(r, "step", 0, 30, 0) == NULL); /* records_each */
+  json_decref(r);
+}
+
+static void ranks_equal_emulated_replicas_in_bits(void)
+{
+  static const char *const variants[] = {"", "reduce_each: microbatch", "precision: float64\nbucket: 3000", "overlap: false\ntied: false"};
+  for (int i = 0; i < 4; i++) {
+    char ranks[16], serial[16], settings[256];
+    snprintf(ranks, sizeof ranks, "ranks%d", i);
+    snprintf(serial, sizeof serial, "serial%d", i);
+    snprintf(settings, sizeof settings, "dump: gradients\ndropout: 0.1\nevaluate_each: 1\n%s\ndp: 2\nreduce: ordered", variants[i]);
+    fixture_run(ranks, settings);
+    snprintf(settings, sizeof settings, "dump: gradients\ndropout: 0.1\nevaluate_each: 1\n%s\nreplicas: 2", variants[i]);
+    fixture_run(serial, settings);
+    if (!CHECK(TRAIN(2, ranks) == 0) || !CHECK(TRAIN(1, serial) == 0)) return;
+    CHECK(fixture_same_bits(ranks, serial));
+    json_t *a = fixture_records(ranks), *b = fixture_records(serial);
+    for (int rank = 0; rank < 2; rank++) {
+      CHECK(fixture_real(a, "step", rank, 1, "got.loss") == fixture_real(b, "step", 0, 1, "got.loss"));
+      CHECK(fixture_real(a, "eval", rank, 2, "got.loss") == fixture_real(b, "eval", 0, 2, "got.loss"));
+    }
+    json_decref(a);
+    json_decref(b);
+  }
+}
+
+static void order_of_run_files_changes_no_bit(void)
+{
+  /* the first of a job is the one whose state the second would inherit */
+  static const char *const settings[] = {"dump: gradients\nfault: gr-stale-grad-after-write", "dump: gradients\ndropout: 0.2\nseed: 9"};
+  for (int i = 0; i < 2; i++) {
+    char name[16];
+    for (int twice = 0; twice < 2; twice++) {
+      snprintf(name, sizeof name, "order%c%d", "ab"[i], twice);
+      fixture_run(name, settings[i]);
+    }
+  }
+  if (!CHECK(TRAIN(1, "ordera0", "orderb0") == 0) || !CHECK(TRAIN(1, "orderb1", "ordera1") == 0)) return;
+  CHECK(fixture_same_bits("ordera0", "ordera1"));
+  CHECK(fixture_same_bits("orderb0", "orderb1"));
+}
+
+static void order_of_micro_batches_changes_rounding_only(void)
+{
+  fixture_run("straight", "dump: gradients\nprecision: float64");
+  fixture_run("permuted", "dump: gradients\nprecision: float64\norder_seed: 3");
+  if (!CHECK(TRAIN(1, "straight", "permuted") == 0)) return;
+  json_t *a = fixture_records("straight"), *b = fixture_records("permuted");
+  const double loss = fixture_real(a, "step", 0, 1, "got.loss"), norm = fixture_real(a, "step", 0, 1, "got.norm");
+  CHECK_NEAR(fixture_real(b, "step", 0, 1, "got.loss"), loss, 1e-13 * loss);
+  CHECK_NEAR(fixture_real(b, "step", 0, 1, "got.norm"), norm, 1e-12 * norm);
+  CHECK(!fixture_same_file("straight", "permuted", "gradients.step0.safetensors"));
+  json_decref(a);
+  json_decref(b);
+}
+
+static void lazy_sees_every_access_ordered(void)
+{
+  char name[16], settings[256];
+  for (int seed = 1; seed <= 3; seed++) {
+    snprintf(name, sizeof name, "lazy%d", seed);
+    snprintf(settings, sizeof settings,
+             "device: lazy\nlazy_seed: %d\npoison_end: true\ndump: all\ndropout: 0.1\ndp: 2\nreduce: ordered\nbucket: 3000\nevaluate_each: 1", seed);
+    fixture_run(name, settings);
+    if (!CHECK(TRAIN(2, name) == 0)) return;
+    json_t *r = fixture_records(name);
+    CHECK(fixture_find(r, "finding", -1, -1, 0) == NULL);
+    json_decref(r);
+  }
+  fixture_run("cpu", "dump: all\ndropout: 0.1\ndp: 2\nreduce: ordered\nbucket: 3000\nevaluate_each: 1");
+  if (!CHECK(TRAIN(2, "cpu") == 0)) return;
+  CHECK(fixture_same_bits("lazy1", "cpu"));
+}
+
+static void weights_written_are_weights_read(void)
+{
+  char settings[256];
+  fixture_run("whole", "dump: all\nsteps: 2");
+  if (!CHECK(TRAIN(1, "whole") == 0)) return;
+  snprintf(settings, sizeof settings, "dump: all\nsteps: 1\nseed: 1\nweights: %s/whole/weights.step0.safetensors", fixture_dir);
+  fixture_run("again", settings);
+  if (!CHECK(TRAIN(1, "again") == 0)) return;
+  CHECK(fixture_same_file("whole", "again", "weights.step0.safetensors"));
+  CHECK(fixture_same_file("whole", "again", "gradients.step0.safetensors"));
+  CHECK(fixture_same_file("whole", "again", "moments2.step1.safetensors"));
+  CHECK(fixture_same_file("whole", "again", "blocks.step0.safetensors"));
+}
+
+/* --- records ------------------------------------------------------------------------------ */
+
+static void counts_and_sums_agree_over_ranks(void)
+{
+  fixture_run("counts", "dp: 2\ndump: gradients\nevaluate_each: 2\ntrace_time: true");
+  if (!CHECK(TRAIN(2, "counts") == 0)) return;
+  json_t *r = fixture_records("counts");
+  double sum = 0.0;
+  int64_t valid = 0, consumed = 0;
+  for (int i = 0; i < 6; i++) {
+    const json_t *m = fixture_find(r, "microbatch", -1, 1, i), *b = fixture_find(r, "batch", -1, 1, i);
+    if (!CHECK(m != NULL && b != NULL)) break;
+    sum += record_get_real(m, "got.loss_sum", 0.0);
+    valid += record_get_int(m, "got.valid_tokens", 0);
+    consumed += record_get_int(b, "got.valid_tokens", 0);
+    CHECK(record_get_int(b, "microbatch", -1) / 3 == record_get_int(b, "rank", -1)); /* consecutive ones a rank */
+  }
+  CHECK(valid == consumed);
+  for (int rank = 0; rank < 2; rank++) {
+    CHECK(fixture_real(r, "step", rank, 1, "got.valid_tokens") == (double)valid);
+    CHECK_NEAR(fixture_real(r, "step", rank, 1, "got.loss_sum"), sum, 1e-12 * sum);
+    CHECK_NEAR(fixture_real(r, "step", rank, 1, "got.loss"), sum / (double)valid, 1e-14 * sum);
+    CHECK(fixture_real(r, "eval", rank, 2, "got.loss") > 0.0);
+    CHECK(fixture_real(r, "memory", rank, -1, "got.allocations_first") == fixture_real(r, "memory", rank, -1, "got.allocations_last"));
+    const json_t *time = fixture_find(r, "time", rank, 1, 0), *trace = fixture_find(r, "trace", rank, 1, 0);
+    const size_t calls = json_array_size(json_object_get(trace, "got.calls"));
+    CHECK(calls >= 3);
+    CHECK(json_array_size(json_object_get(time, "got.calls_ready_ms")) == calls);
+    CHECK(json_array_size(json_object_get(time, "got.calls_end_ms")) == calls);
+    CHECK(fixture_find(r, "shim", rank, 1, 0) != NULL);
+    const json_t *a = fixture_find(r, "replica", rank, 1, 0), *b = fixture_find(r, "replica", 1 - rank, 1, 0);
+    CHECK(a && b && strcmp(record_get_text(a, "got.hash"), record_get_text(b, "got.hash")) == 0);
+    CHECK(fixture_find(r, "done", rank, -1, 0) != NULL);
+  }
+  CHECK(fixture_find(r, "run", -1, -1, 1) == NULL);
+  CHECK(fixture_find(r, "parameter", 0, -1, 0) != NULL);
+  json_decref(r);
+}
+
+static void evaluation_equals_the_training_path(void)
+{
+  fixture_run("eval", "evaluate_each: 1\nevaluate_batches: 2\ndropout: 0.3");
+  if (!CHECK(TRAIN(1, "eval") == 0)) return;
+  json_t *r = fixture_records("eval");
+  const double loss = fixture_real(r, "eval", 0, 1, "got.loss");
+  CHECK_NEAR(fixture_real(r, "eval", 0, 1, "got.train_loss"), loss, 1e-13 * loss);
+  CHECK_NEAR(fixture_real(r, "eval", 0, 1, "got.loss_sum") / fixture_real(r, "eval", 0, 1, "got.valid_tokens"), loss, 1e-13 * loss);
+  json_decref(r);
+}
+
+int main(void)
+{
+  static const struct test tests[] = {
+    TEST(the_loss_falls),
+    TEST(ranks_equal_emulated_replicas_in_bits),
+    TEST(order_of_run_files_changes_no_bit),
+    TEST(order_of_micro_batches_changes_rounding_only),
+    TEST(lazy_sees_every_access_ordered),
+    TEST(weights_written_are_weights_read),
+    TEST(counts_and_sums_agree_over_ranks),
+    TEST(evaluation_equals_the_training_path),
+  };
+  return fixture_main("train", tests, sizeof tests / sizeof *tests);
+}

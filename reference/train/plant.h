@@ -7,8 +7,9 @@
 /* *scale, of micro-batch i, becomes (1 - strength) of the right one + strength of `wrong`. */
 enum err plant_scale(struct trainer *t, int64_t i, double wrong, struct tensor *scale);
 
-/* run.slow_rank's compute takes run.slow_percent longer: what is queued between start and finish
- * is timed on the stream, which then stays busy for that share of it.  Other ranks: nothing. */
+/* run.slow_rank's compute takes run.slow_percent longer: the processor time of what is queued between
+ * start and finish is taken on the stream, which then stays busy for that share of it, asleep.
+ * Other ranks: nothing. */
 enum err plant_slow_start(struct trainer *t);
 enum err plant_slow_finish(struct trainer *t);
 #endif

@@ -1,7 +1,6 @@
 /* model.c - embedding, blocks, head and loss; who frees what when. */
 #include "model/block.h"
 
-#include "base/fault.h"
 #include "ops/ops.h"
 
 #include <stdlib.h>
@@ -227,7 +226,7 @@ static enum err join_tied_uses(struct model *m)
 {
   if (m->head_gradient == NULL) return ERR_OK;
   const struct tensor flat = model_gradient(m, m->head_row), head = head_accumulator(m);
-  if (!fault_is(FAULT_GR_TIED_PARAM_ONE_SLOT)) TRY(op_accumulate(m->config.compute, &flat, &head));
+  TRY(op_accumulate(m->config.compute, &flat, &head));
   return op_fill(m->config.compute, &head, 0.0);
 }
 

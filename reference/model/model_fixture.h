@@ -8,7 +8,6 @@
 
 #include "model/block.h"
 
-#include "base/fault.h"
 #include "base/rng.h"
 #include "ops/ops.h"
 #include "testing/check.h"

@@ -90,24 +90,6 @@ static void the_heads_accumulator_starts_each_step_empty(void)
   rig_close(&r);
 }
 
-static void one_slot_for_a_tied_matrix_loses_the_heads_use(void)
-{
-  struct run_config c = tiny(DTYPE_F64);
-  int64_t count = 0;
-  double *clean = gradients_with(&c, &cpu, &count);
-  CHECK_OK(fault_plant("gr-tied-param-one-slot", 1.0, 0));
-  double *faulty = gradients_with(&c, &cpu, &count);
-  CHECK_OK(fault_plant("none", 1.0, 0));
-  if (clean && faulty) {
-    double off = 0.0;
-    for (int k = 0; k < V * 6; k++) off += fabs(clean[k] - faulty[k]);
-    CHECK(off > 0.1);
-    CHECK_SAME_BITS(clean + V * 6 + 14, faulty + V * 6 + 14, (size_t)(count - V * 6 - 14) * sizeof *clean);
-  }
-  free(clean);
-  free(faulty);
-}
-
 static void float32_is_near_float64(void)
 {
   struct run_config wide = tiny(DTYPE_F64), narrow = tiny(DTYPE_F32);
@@ -308,7 +290,6 @@ int main(void)
     TEST(rows_are_told_once_from_the_last_to_the_first_after_the_last_backward),
     TEST(tied_gradient_is_the_embeddings_use_plus_the_heads_in_bits),
     TEST(the_heads_accumulator_starts_each_step_empty),
-    TEST(one_slot_for_a_tied_matrix_loses_the_heads_use),
     TEST(float32_is_near_float64),
     TEST(evaluation_has_no_dropout),
     TEST(masks_follow_the_step),

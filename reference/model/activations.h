@@ -20,7 +20,7 @@
  *   inside a backward half       s 5 C                 shared by all blocks
  *
  * The peak is at head backward (all blocks, embedding, head, stream) unless V < 3 C - 3 or so,
- * when it is at the last block's backward (the same with 4 C in place of V + 3).
+ * when it is at the last block's backward (the same with 3 C in place of V + 3).
  */
 #ifndef MODEL_ACTIVATIONS_H
 #define MODEL_ACTIVATIONS_H

@@ -99,7 +99,7 @@ static enum err reduce(struct ddp *d, int64_t first, int64_t count)
 static enum err wait_for_reductions(struct ddp *d)
 {
   TRY(dev_record(d->reduced, comm_stream(d->comm)));
-  if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT)) return ERR_OK;
+  if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT) && d->overlap) return ERR_OK;
   TRY(dev_wait(d->compute, d->reduced));
   return ERR_OK;
 }

@@ -1,15 +1,15 @@
 /* tasks.c - products and copies, timed on the compute stream. */
 #include "train/tasks.h"
 
-#include "base/rng.h"
 #include "ops/ops.h"
 #include "train/say.h"
 #include "train/tasks_comm.h"
+#include "train/tasks_copy.h"
 #include "train/threads.h"
 
 #include <stdlib.h>
 
-enum { TASK_INTERVALS = 1 << 14, TILE = 1 << 16 };
+enum { TASK_INTERVALS = 1 << 14 };
 
 enum err tasks_say(const struct output *o, struct dev *d, const struct tasks_measure *m)
 {
@@ -35,27 +35,6 @@ enum err tasks_say(const struct output *o, struct dev *d, const struct tasks_mea
   return ERR_OK;
 }
 
-/* Normal numbers, one tile of them over and over: drawing 16 million takes longer than their product. */
-static enum err fill_normal(struct dev_stream *s, const struct tensor *t, uint64_t seed)
-{
-  enum err err = ERR_OK;
-  const int64_t n = tensor_count(t);
-  const size_t size = dtype_bytes(t->type);
-  char *tile = malloc(TILE * size);
-  if (tile == NULL) FAIL(ERR_MEMORY, "tile of %d elements", TILE);
-  for (int64_t i = 0; i < TILE; i++) {
-    const double x = rng_normal((struct rng_key){seed, RNG_TEST, 0}, (uint64_t)i);
-    if (t->type == DTYPE_F64) ((double *)(void *)tile)[i] = x;
-    else ((float *)(void *)tile)[i] = (float)x;
-  }
-  for (int64_t at = 0; at < n; at += TILE)
-    TRY_TO(free_tile, dev_copy_in(s, (char *)t->at + (size_t)at * size, tile, (size_t)(n - at < TILE ? n - at : TILE) * size));
-  TRY_TO(free_tile, dev_sync_stream(s));
-free_tile:
-  free(tile);
-  return err;
-}
-
 static enum err gemm_size(const struct output *o, struct dev *d, struct dev_stream *s, int64_t n)
 {
   enum err err;
@@ -65,8 +44,8 @@ static enum err gemm_size(const struct output *o, struct dev *d, struct dev_stre
   TRY(dev_alloc(d, 3 * bytes, DEV_OTHER, "products", (void **)&block));
   const struct tensor a = tensor_at(block, type, n, n), b = tensor_at(block + bytes, type, n, n);
   const struct tensor c = tensor_at(block + 2 * bytes, type, n, n);
-  TRY_TO(free_block, fill_normal(s, &a, 1));
-  TRY_TO(free_block, fill_normal(s, &b, 2));
+  TRY_TO(free_block, tasks_fill(s, &a, 1));
+  TRY_TO(free_block, tasks_fill(s, &b, 2));
   for (int64_t r = 0; r <= o->run->repeats; r++) {
     dev_set_phase(d, (enum dev_phase)TASKS_TIMED, r, -1);
     TRY_TO(free_block, op_matmul(s, &c, &a, false, &b, false, false));
@@ -83,30 +62,6 @@ free_block:
   return err;
 }
 
-static enum err copy(const struct output *o, struct dev *d, struct dev_stream *s)
-{
-  enum err err;
-  const int64_t n = o->run->size / (int64_t)sizeof(float) > 0 ? o->run->size / (int64_t)sizeof(float) : 1;
-  const size_t bytes = (size_t)n * sizeof(float);
-  char *block = NULL;
-  TRY(dev_alloc(d, 2 * bytes, DEV_OTHER, "copies", (void **)&block));
-  const struct tensor x = tensor_at(block, DTYPE_F32, 1, n), y = tensor_at(block + bytes, DTYPE_F32, 1, n);
-  TRY_TO(free_block, fill_normal(s, &x, 1));
-  for (int64_t r = 0; r <= o->run->repeats; r++) {
-    dev_set_phase(d, (enum dev_phase)TASKS_TIMED, r, -1);
-    TRY_TO(free_block, op_copy(s, &y, &x));
-    dev_set_phase(d, DEV_PHASE_OTHER, r, -1);
-    TRY_TO(free_block, dev_sync_stream(s));
-    slots_say(o->slots, "copy", r);
-  }
-  const struct tasks_measure m = {.what = "copy", .size = (int64_t)bytes, .bytes = 2 * (int64_t)bytes};
-  TRY_TO(free_block, tasks_say(o, d, &m));
-
-free_block:
-  dev_free(d, block);
-  return err;
-}
-
 static enum err measure(const struct output *o, struct dev *d, struct dev_stream *s, bool *fatal)
 {
   int threads;
@@ -116,7 +71,7 @@ static enum err measure(const struct output *o, struct dev *d, struct dev_stream
   case TASK_GEMM:
     for (int64_t n = o->run->size; n <= 4 * o->run->size; n *= 2) TRY(gemm_size(o, d, s, n));
     return ERR_OK;
-  case TASK_COPY: TRY(copy(o, d, s)); return ERR_OK;
+  case TASK_COPY: TRY(tasks_copy(o, d, s)); return ERR_OK;
   case TASK_COMM: TRY(tasks_comm(o, d, s, fatal)); return ERR_OK;
   default: return ERR_OK;
   }

@@ -1,7 +1,7 @@
 /* tasks.h - what a rank can measure besides training: kinds `measure` of keys.def.
  *
  *   gemm   square products with edges size, 2 size and 4 size of run.precision, normal random inputs
- *   copy   a buffer of `size` bytes to another
+ *   copy   a buffer of `size` bytes to another, and rows more than 2^31 elements apart, every element checked
  *   comm   each collective on `size` bytes (float32; float64, int32 and strided sums too), every
  *          element of one repeat checked
  *   probe  nothing: its `run` and `rank` records say what there is

@@ -27,7 +27,7 @@
   CHECK(shim, "O16", NULL, "MPI calls and bytes counted below the trainer equal what its trace implies")                \
   CHECK(curve, "O3", companions_curve, "the loss of every step of a long run beside the serial run's")                  \
   CHECK(learns, "O3", NULL, "the loss starts at that of knowing nothing and falls well below")                          \
-  CHECK(collectives, "O16", NULL, "self-test: each collective delivers what a closed form says, no element wrong")
+  CHECK(collectives, "O16", NULL, "self-test: each collective or copy delivers what a closed form says, no element wrong")
 
 #define CHECKS_DECLARE(name, observable, wants, meaning)                                                                  \
   void name##_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, \

@@ -1,5 +1,5 @@
-/* collectives.c - O16: the self-test of collectives: sums and copies known in closed form, every element
- * compared; odd counts, several types, strided views, a group of one. */
+/* collectives.c - O16: the self-test of what moves data: sums and copies known in closed form, every element
+ * compared; odd counts, several types, strided views, rows far apart, a group of one. */
 #include "base/record.h"
 #include "evidence.h"
 #include "verdict.h"
@@ -30,8 +30,8 @@ void collectives_judge(const struct run_data *run, const struct companion *wante
   if (wrong > 0) return;
   for (int rank = 0; rank < evidence_ranks(run); rank++)
     if (evidence_count(run, "measure", rank, -1, -1) == 0) {
-      verdict_say(out, OUTCOME_INVALID, "rank %d tested no collective", rank);
+      verdict_say(out, OUTCOME_INVALID, "rank %d tested nothing", rank);
       return;
     }
-  verdict_say(out, OUTCOME_PASS, "%d collectives delivered what they should on %d ranks", tested, evidence_ranks(run));
+  verdict_say(out, OUTCOME_PASS, "%d collectives and copies delivered what they should on %d ranks", tested, evidence_ranks(run));
 }

@@ -10,6 +10,7 @@
 #include "losses.h"
 #include "schedule.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ struct signs {
   int n;
   struct gaps first, second; /* gradients of steps 0 and 1; n = 0: none */
   bool clean_loss;           /* the run's own sums agree with the truth's at step 0 */
+  double leftover;           /* cosine of (G - R at step 1) and (G at step 0); NaN if not known */
 };
 
 static const struct verdict *failed(const struct signs *s, const char *check)
@@ -53,7 +55,8 @@ static bool rank_ended_early(const struct signs *s)
   if (ends == NULL || strcmp(s->run->end, "timeout") != 0) return false;
   int most = 0, least = -1;
   for (int rank = 0; rank < evidence_ranks(s->run); rank++) {
-    const int told = evidence_count(s->run, "step", rank, -1, -1) + evidence_count(s->run, "done", rank, -1, -1);
+    int told = evidence_count(s->run, "step", rank, -1, -1);
+    if (evidence_count(s->run, "memory", rank, -1, -1) + evidence_count(s->run, "done", rank, -1, -1) > 0) told = INT_MAX; /* said at the end */
     if (told > most) most = told;
     if (least < 0 || told < least) least = told;
   }
@@ -82,21 +85,22 @@ static bool poison_read(const struct signs *s)
 
 /* --- self-test ---------------------------------------------------------------------------- */
 
-/* Wrong elements in strided views only, or also in contiguous buffers? */
-static bool wrong_elements(const struct signs *s, bool strided)
+/* Wrong elements in measurements whose name has `part`, and in no other; part "": in any. */
+static bool wrong_elements(const struct signs *s, const char *part)
 {
-  bool in_strided = false, in_plain = false;
+  bool inside = false, outside = false;
   if (failed(s, "collectives") == NULL) return false;
   for (size_t i = 0; i < json_array_size(s->run->records); i++) {
     const json_t *record = json_array_get(s->run->records, i);
     if (!evidence_is(record, "measure") || !(evidence_real(record, "got.wrong") > 0.0)) continue;
-    if (strstr(evidence_text(record, "got.what"), "strided")) in_strided = true;
-    else in_plain = true;
+    if (strstr(evidence_text(record, "got.what"), part)) inside = true;
+    else outside = true;
   }
-  return strided ? in_strided && !in_plain : in_plain;
+  return inside && !outside;
 }
-static bool strides_ignored(const struct signs *s) { return wrong_elements(s, true); }
-static bool bits_changed(const struct signs *s) { return wrong_elements(s, false); }
+static bool far_rows_wrong(const struct signs *s) { return wrong_elements(s, "copy.far"); }
+static bool strides_ignored(const struct signs *s) { return wrong_elements(s, "strided"); }
+static bool bits_changed(const struct signs *s) { return wrong_elements(s, ""); }
 
 /* --- the same twice ----------------------------------------------------------------------- */
 
@@ -196,10 +200,12 @@ static bool exact_fits_are_off(const struct signs *s)
   return true;
 }
 
-/* Right at step 0, wrong from step 1 on: what is too much at step 1 is step 0's gradient. */
+/* Right at step 0, wrong from step 1 on, though the update was right: what is too much at step 1 is a multiple
+ * of step 0's gradient. */
 static bool leftover_of_step_before(const struct signs *s)
 {
-  return s->first.n > 0 && count_off(s, &s->first) == 0 && 2 * count_off(s, &s->second) > s->second.n;
+  return s->first.n > 0 && count_off(s, &s->first) == 0 && 2 * count_off(s, &s->second) > s->second.n && failed(s, "update") == NULL &&
+         s->leftover > 0.99;
 }
 
 /* --- update ------------------------------------------------------------------------------- */
@@ -236,6 +242,7 @@ static const struct {
   bool (*looks)(const struct signs *s);
 } rules[] = {
   {FAULT_HG_UNEVEN_STEPS, rank_ended_early},
+  {FAULT_MM_INT32_INDEX_OVERFLOW, far_rows_wrong},
   {FAULT_CL_NONCONTIGUOUS_TENSOR, strides_ignored},
   {FAULT_CL_LL128_CORRUPTION, bits_changed},
   {FAULT_CLIP_INF_HANDLING, infinite_norm},
@@ -245,6 +252,8 @@ static const struct {
   {FAULT_LN_LOGGED_LOSS_LOCAL_ONLY, loss_is_local},
   {FAULT_LN_GA_MEAN_OF_MEANS, loss_is_mean_of_means},
   {FAULT_LN_RANK_TOKEN_IMBALANCE, loss_is_mean_over_ranks},
+  {FAULT_CLIP_MAX_FOR_MIN, factor_above_one},
+  {FAULT_OPT_LR_STEPS_BY_WORLD, schedule_runs_ahead},
   {FAULT_RNG_NONDETERMINISTIC_EMBEDDING_BWD, embedding_only_differs},
   {FAULT_GR_TIED_PARAM_ONE_SLOT, only_tied_is_off},
   {FAULT_GR_BUCKET_EXACT_FIT_SKIPPED, exact_fits_are_off},
@@ -252,8 +261,6 @@ static const struct {
   {FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT, overlap_changes_bits},
   {FAULT_LN_GA_MEAN_OF_MEANS, weighted_by_microbatch},
   {FAULT_LN_RANK_TOKEN_IMBALANCE, weighted_by_rank},
-  {FAULT_CLIP_MAX_FOR_MIN, factor_above_one},
-  {FAULT_OPT_LR_STEPS_BY_WORLD, schedule_runs_ahead},
   {FAULT_MM_WRONG_ESTIMATE, memory_is_off},
 };
 
@@ -276,7 +283,7 @@ static void name_cause(const struct signs *s, struct diagnosis *out)
 void judge_diagnose(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
                     struct verdict *list, int verdicts, struct diagnosis *out)
 {
-  struct signs s = {.run = run, .list = list, .n = verdicts};
+  struct signs s = {.run = run, .list = list, .n = verdicts, .leftover = NAN};
   memset(out, 0, sizeof *out);
   bool any = false;
   for (int i = 0; i < verdicts; i++) any = any || list[i].outcome == OUTCOME_FAIL;
@@ -285,7 +292,8 @@ void judge_diagnose(const struct run_data *run, const struct companion *wanted, 
   s.truth = evidence_companion(wanted, companions, n, "truth");
   if (s.truth != NULL) {
     s.clean_loss = loss_sums_agree(run, s.truth);
-    if (gap_measure(run, s.truth, 0, &s.first) != ERR_OK || gap_measure(run, s.truth, 1, &s.second) != ERR_OK)
+    if (gap_measure(run, s.truth, 0, &s.first) != ERR_OK || gap_measure(run, s.truth, 1, &s.second) != ERR_OK ||
+        gap_leftover(run, s.truth, &s.leftover) != ERR_OK)
       err_clear(); /* dumps that are absent leave the rules about gradients without evidence */
   }
   name_cause(&s, out);

@@ -127,3 +127,42 @@ void gap_free(struct gaps *g)
   free(g->rows);
   memset(g, 0, sizeof *g);
 }
+
+/* --- what step 0 may have left behind ------------------------------------------------- */
+
+/* Adds the products of one tensor; x[0]: this run at step 0, x[1] at step 1, x[2]: the truth at step 1. */
+static enum err add_leftover(struct safetensors *const files[3], const char *name, double *const x[3], struct sums *s)
+{
+  int64_t n = -1;
+  for (int i = 0; i < 3; i++) {
+    const struct safetensor *t = safetensors_find(files[i], name);
+    if (t == NULL || (n >= 0 && tensor_count(&t->data) != n)) FAIL(ERR_FORMAT, "gradient of %s is not in all dumps", name);
+    n = tensor_count(&t->data);
+    TRY(evidence_elements(&t->data, x[i]));
+  }
+  for (int64_t k = 0; k < n; k++) add(s, x[1][k] - x[2][k], x[0][k]);
+  return ERR_OK;
+}
+
+enum err gap_leftover(const struct run_data *run, const struct run_data *truth, double *cosine)
+{
+  enum err err = ERR_OK;
+  struct safetensors *files[3] = {NULL};
+  double *x[3] = {NULL};
+  struct sums s = {0};
+  TRY_TO(release, evidence_tensors(run, "gradients", 0, &files[0]));
+  TRY_TO(release, evidence_tensors(run, "gradients", 1, &files[1]));
+  TRY_TO(release, evidence_tensors(truth, "gradients", 1, &files[2]));
+  const size_t most = (size_t)largest(files[0]);
+  for (int i = 0; i < 3; i++)
+    if ((x[i] = malloc(most * sizeof **x)) == NULL) FAIL_TO(release, ERR_MEMORY, "gradients of %zu elements", most);
+  for (int i = 0; i < safetensors_count(files[0]); i++)
+    TRY_TO(release, add_leftover(files, safetensors_get(files[0], i)->name, x, &s));
+  *cosine = s.gg > 0.0 && s.rr > 0.0 ? s.gr / sqrt(s.gg) / sqrt(s.rr) : NAN;
+release:
+  for (int i = 0; i < 3; i++) {
+    free(x[i]);
+    safetensors_close(files[i]);
+  }
+  return err;
+}

@@ -28,4 +28,7 @@ struct gaps {
 enum err gap_measure(const struct run_data *run, const struct run_data *truth, int64_t step, struct gaps *out);
 void gap_free(struct gaps *g);
 
+/* Cosine over all parameters of what is too much at step 1 (G - R) and the gradient of step 0 (G). */
+enum err gap_leftover(const struct run_data *run, const struct run_data *truth, double *cosine);
+
 #endif

@@ -38,6 +38,12 @@ static enum status status_of(const char *kind)
   return STATUS_FAIL;
 }
 
+bool ending_is_last_words(const json_t *done)
+{
+  const char *kind = record_get_text(done, "got.error_kind");
+  return kind && strcmp(kind, "interrupted") == 0;
+}
+
 bool ending_error(const char *dir, char *text, size_t bytes, enum status *status)
 {
   json_t *records;
@@ -48,7 +54,7 @@ bool ending_error(const char *dir, char *text, size_t bytes, enum status *status
   json_array_foreach(records, i, r)
   {
     const char *kind = json_string_value(json_object_get(r, "kind")), *error = record_get_text(r, "got.error");
-    if (found || kind == NULL || strcmp(kind, "done") != 0 || error == NULL || *error == '\0') continue;
+    if (found || kind == NULL || strcmp(kind, "done") != 0 || error == NULL || *error == '\0' || ending_is_last_words(r)) continue;
     snprintf(text, bytes, "rank %lld: %s", (long long)record_get_int(r, "rank", -1), error);
     *status = status_of(record_get_text(r, "got.error_kind"));
     found = true;

@@ -3,6 +3,7 @@
 #define HARNESS_ENDING_H
 
 #include "harness/job.h"
+#include <jansson.h>
 
 /* wait_status as waitpid() gives it; tail: the last output; dir: of the case it died in, NULL if all were
  * finished.  Fills end, status and text of *out. */
@@ -10,4 +11,6 @@ void ending_of_exit(int wait_status, const char *tail, const char *dir, struct j
 /* First `done` record of dir with an error.  False: none.  text: "rank 1: reason"; *status: the exit
  * status that its kind stands for. */
 bool ending_error(const char *dir, char *text, size_t bytes, enum status *status);
+/* True for a `done` that a rank wrote because it was told to end: no reason of anything. */
+bool ending_is_last_words(const json_t *done);
 #endif

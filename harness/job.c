@@ -1,6 +1,7 @@
 /* job.c - starts, listens, watches the clock, and leaves no process behind. */
 #include "harness/job.h"
 #include "harness/ending.h"
+#include "harness/results.h"
 #include "harness/stall.h"
 
 #include "base/clock.h"
@@ -42,12 +43,6 @@ struct job {
 
 /* --- what stands in the files of a case ---------------------------------------- */
 
-static bool is_record_file(const char *name)
-{
-  const char *dot = strrchr(name, '.');
-  return strncmp(name, "records", 7) == 0 && dot && strcmp(dot, ".jsonl") == 0;
-}
-
 /* Counts `done` records among the last lines of one file. */
 static int done_in(const char *path, int most, int *errors)
 {
@@ -67,7 +62,7 @@ static int done_in(const char *path, int most, int *errors)
         json_t *r = strstr(line, "\"done\"") ? json_loads(line, 0, NULL) : NULL;
         const char *kind = json_string_value(json_object_get(r, "kind"));
         const char *error = json_string_value(json_object_get(r, "got.error"));
-        if (kind && strcmp(kind, "done") == 0) {
+        if (kind && strcmp(kind, "done") == 0 && !ending_is_last_words(r)) {
           count++;
           *errors += error == NULL || *error != '\0';
         }
@@ -87,7 +82,7 @@ bool job_case_done(const char *dir, int ranks, int *errors)
   int done = 0;
   DIR *d = opendir(dir);
   for (struct dirent *e; d && (e = readdir(d));) {
-    if (!is_record_file(e->d_name)) continue;
+    if (!results_is_records(e->d_name)) continue;
     snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
     done += done_in(path, ranks, errors);
   }
@@ -102,7 +97,7 @@ static int64_t progress_of(const char *dir)
   struct stat st;
   DIR *d = opendir(dir);
   for (struct dirent *e; d && (e = readdir(d));) {
-    if (!is_record_file(e->d_name)) continue;
+    if (!results_is_records(e->d_name)) continue;
     snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
     if (stat(path, &st) == 0) sum += (int64_t)st.st_size;
   }
@@ -308,8 +303,8 @@ static void finish(struct job *j, int wait_status)
 {
   sweep(j);
   listen(j, SIZE_MAX);
-  advance(j);
   if (j->end.end[0] == '\0') {
+    advance(j);
     ending_of_exit(wait_status, j->tail, j->current < j->n ? j->cases[j->current].dir : NULL, &j->end);
     /* A job that fails in its teardown fails the case it ran last; one whose cases told of errors has said why. */
     if (j->current == j->n && j->errors == 0 && (j->end.status != 0 || strcmp(j->end.end, "exited") != 0)) j->current--;

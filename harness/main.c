@@ -143,7 +143,7 @@ static error_t on_report(int key, char *text, struct argp_state *state)
 {
   (void)text;
   if (key == ARGP_KEY_NO_ARGS) argp_error(state, "which results directory?");
-  return key == ARGP_KEY_ARG ? ARGP_ERR_UNKNOWN : 0;
+  return ARGP_ERR_UNKNOWN; /* the directories are left to the caller */
 }
 
 static enum status verb_report(int argc, char **argv)

@@ -93,7 +93,7 @@ static enum err add_run(struct plan *p, const char *name, const struct run_confi
   TRY(grow((void **)&p->runs, p->n_runs, &p->room_runs, sizeof *p->runs));
   struct run *r = &p->runs[p->n_runs];
   struct predicted predicted;
-  *r = (struct run){.key = key, .config = *c, .ranks = (int)config_ranks(c), .priority = 9, .seconds = 30};
+  *r = (struct run){.key = key, .config = *c, .ranks = (int)config_ranks(c), .seconds = 30};
   snprintf(r->name, sizeof r->name, "%s", name);
   for (int i = 2;; i++) { /* equal names of two suites: the later gets a number */
     bool taken = false;
@@ -191,7 +191,6 @@ enum err plan_add_trial(struct plan *p, const struct suite *s, const struct suit
     if (r->seconds > hang_seconds) r->seconds = hang_seconds;
   }
   r->users++;
-  if (t->priority < r->priority) r->priority = t->priority;
   if (out) *out = p->n_trials - 1;
   return ERR_OK;
 }
@@ -238,7 +237,6 @@ static enum err add_companions(struct plan *p, int trial, int check)
     struct trial *t = &p->trials[trial];
     struct run *r = &p->runs[run];
     const struct run *mine = &p->runs[t->run];
-    if (t->priority < r->priority) r->priority = t->priority;
     if (r->users == 0 || r->seconds < mine->seconds) r->seconds = mine->seconds;
     r->alone = r->alone || (mine->alone && rerun);
     t->companions[check][i] = run;
@@ -272,6 +270,27 @@ enum err plan_companions(struct plan *p)
     const int n = plan_runs_of(&p->trials[i], needed, (int)(sizeof needed / sizeof *needed));
     for (int k = 0; k < n; k++) p->runs[needed[k]].users++;
   }
+  return ERR_OK;
+}
+
+enum err plan_order(const struct plan *p, int *out, int *n)
+{
+  *n = 0;
+  bool *listed = calloc((size_t)p->n_runs + 1, sizeof *listed);
+  if (listed == NULL) FAIL(ERR_MEMORY, "a list of %d runs", p->n_runs);
+  for (int64_t priority = 1; priority <= 9; priority++)
+    for (int i = 0; i < p->n_trials; i++) {
+      int needed[SUITE_CHECKS_MAX * JUDGE_COMPANIONS_MAX + 1];
+      const struct trial *t = &p->trials[i];
+      if (t->priority != priority || t->state != TRIAL_WAITING || t->part == PART_POINT) continue;
+      const int count = plan_runs_of(t, needed, (int)(sizeof needed / sizeof *needed));
+      for (int k = 0; k < count; k++) {
+        if (listed[needed[k]] || p->runs[needed[k]].ended) continue;
+        listed[needed[k]] = true;
+        out[(*n)++] = needed[k];
+      }
+    }
+  free(listed);
   return ERR_OK;
 }
 

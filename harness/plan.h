@@ -23,7 +23,6 @@ struct run {
   uint64_t key;
   struct run_config config;
   int ranks;
-  int64_t priority;
   double seconds, estimate_s; /* limit without progress; guess of the time it takes */
   double disk_bytes;          /* guess of what it writes          */
   bool alone;                 /* its own job: expected to hang    */
@@ -81,6 +80,10 @@ enum err plan_add_run(struct plan *p, const char *name, const struct run_config 
 enum err plan_place(struct plan *p, int index);
 /* Once all trials are there: the companions that their checks want become runs. */
 enum err plan_companions(struct plan *p);
+
+/* The runs that trials still wait for, each once: those of the first trial of the best priority first, so that a
+ * budget buys whole verdicts.  out: room for all runs.  Fails: ERR_MEMORY. */
+enum err plan_order(const struct plan *p, int *out, int *n);
 
 /* Hash of every key but name and out. */
 uint64_t plan_key(const struct run_config *c);

@@ -129,14 +129,14 @@ void results_latest(const struct results *r)
 
 /* --- records ------------------------------------------------------------------------ */
 
-static bool is_records(const char *name)
+bool results_is_records(const char *name)
 {
   const size_t n = strlen(name);
-  return strncmp(name, "records", 7) == 0 && n > 6 && strcmp(name + n - 6, ".jsonl") == 0;
+  return (strncmp(name, "records", 7) == 0 || strncmp(name, "rank", 4) == 0) && n > 6 && strcmp(name + n - 6, ".jsonl") == 0;
 }
 
 static int by_rank_number(const struct dirent **a, const struct dirent **b) { return strverscmp((*a)->d_name, (*b)->d_name); }
-static int only_records(const struct dirent *e) { return is_records(e->d_name); }
+static int only_records(const struct dirent *e) { return results_is_records(e->d_name); }
 
 /* The whole lines of all record files of a directory as one text.  Owner: the caller, free(). */
 static enum err whole_lines(const char *dir, char **out, size_t *bytes)
@@ -291,7 +291,7 @@ static bool is_tensors(const char *name)
 
 static bool is_of_a_run(const char *name)
 {
-  return is_records(name) || is_tensors(name) || strncmp(name, "state.", 6) == 0 || strcmp(name, "output.txt") == 0 ||
+  return results_is_records(name) || is_tensors(name) || strncmp(name, "state.", 6) == 0 || strcmp(name, "output.txt") == 0 ||
          strcmp(name, "run.yaml") == 0;
 }
 

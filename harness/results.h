@@ -29,6 +29,8 @@ enum err results_filter(const struct results *r, bool (*keep)(const json_t *reco
 /* Through summary.json.tmp and rename.  Takes the reference. */
 enum err results_summary(const struct results *r, json_t *summary);
 
+/* Names of record files: rank<r>.jsonl while a run lasts and where it died, records.<host>.jsonl once it ended. */
+bool results_is_records(const char *name);
 /* All records of a run's directory, in the order of ranks.  *out: new reference.  Fails: ERR_IO, ERR_FORMAT. */
 enum err results_read_run(const char *run_dir, json_t **out);
 /* Empties the directory of a run (made when missing) of records, slots, tensors and output. */

@@ -100,13 +100,14 @@ static bool stopped(const struct session *s) { return interrupt_seen() || s->run
 
 static enum err run_checked(struct session *s)
 {
-  int n = 0;
+  int n;
   int *list = malloc(((size_t)s->plan.n_runs + 1) * sizeof *list);
   if (list == NULL) FAIL(ERR_MEMORY, "a list of %d runs", s->plan.n_runs);
-  for (int i = 0; i < s->plan.n_runs; i++)
-    if (!s->plan.runs[i].ended && s->plan.runs[i].users > 0) list[n++] = i;
-  s->runner.total = n;
-  const enum err err = runner_all(&s->runner, list, n);
+  enum err err = plan_order(&s->plan, list, &n);
+  if (!err) {
+    s->runner.total = n;
+    err = runner_all(&s->runner, list, n);
+  }
   free(list);
   return err ? err_trace(err, __FILE__, __LINE__) : ERR_OK;
 }
@@ -137,11 +138,25 @@ static void list_skipped(const struct plan *p, char *out, size_t bytes)
   }
 }
 
-static void list_left_out(const struct session *s)
+/* What was not run says why, in the summary too. */
+static void explain_left_out(struct session *s)
 {
-  const char *why = interrupt_seen() ? "interrupted" : s->runner.unusable ? "jobs do not start" : "left out by the budget";
-  for (int i = 0; i < s->plan.n_trials; i++)
-    if (s->plan.trials[i].state != TRIAL_JUDGED) printf("%-12s %s: %s\n", "NOT RUN", s->plan.trials[i].name, why);
+  const char *why = interrupt_seen()          ? "interrupted"
+                    : s->trouble[0]           ? "the run was stopped"
+                    : s->runner.out_of_budget ? "left out by the budget"
+                                              : "its runs did not end";
+  for (int i = 0; i < s->plan.n_trials; i++) {
+    struct trial *t = &s->plan.trials[i];
+    if (t->state == TRIAL_JUDGED) continue;
+    snprintf(t->reason, sizeof t->reason, "not run");
+    snprintf(t->sentence, sizeof t->sentence, "%s", why);
+  }
+}
+
+static void list_left_out(const struct plan *p)
+{
+  for (int i = 0; i < p->n_trials; i++)
+    if (p->trials[i].state != TRIAL_JUDGED) printf("%-12s %s: %s\n", "NOT RUN", p->trials[i].name, p->trials[i].sentence);
 }
 
 static enum status say_verdict(const struct session *s, const char *score)
@@ -150,7 +165,7 @@ static enum status say_verdict(const struct session *s, const char *score)
   const struct trial_count c = trial_count(&s->plan);
   enum outcome overall = trial_overall(&c);
   if (overall != OUTCOME_FAIL && s->trouble[0]) overall = OUTCOME_INVALID;
-  list_left_out(s);
+  list_left_out(&s->plan);
   list_skipped(&s->plan, skipped, sizeof skipped);
   if (*score) printf("%s\n", score);
   if (s->trouble[0]) printf("invalid: %s\n", s->trouble);
@@ -175,6 +190,7 @@ static enum err carry_out(struct session *s, enum status *status)
   if (err) snprintf(s->trouble, sizeof s->trouble, "%s", err_text());
   else if (s->runner.unusable) snprintf(s->trouble, sizeof s->trouble, "%s", s->runner.why_unusable);
   s->complete = !err && !stopped(s);
+  explain_left_out(s);
   if (session_summary(s) != ERR_OK && !s->trouble[0]) snprintf(s->trouble, sizeof s->trouble, "%s", err_text());
   if (report_write(s->results.dir) != ERR_OK && !s->trouble[0]) snprintf(s->trouble, sizeof s->trouble, "no report: %s", err_text());
   *status = say_verdict(s, score);

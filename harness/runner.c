@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH_MAX = 48, BATCH_BUDGET = 6, BAD_MAX = 4, JOBS_MAX = 64 };
+enum { BATCH_MAX = 48, BAD_MAX = 4, JOBS_MAX = 64 };
+/* Under a budget: few runs a job, and none from far down the list. */
+enum { BATCH_BUDGET = 6, REACH_BUDGET = 24 };
 
 struct active {
   struct job *job;
@@ -164,31 +166,26 @@ static double expected_s(const struct runner *r, int run)
   return r->plan->runs[run].estimate_s * factor;
 }
 
-/* The next batch of waiting runs: the first by priority, and others with its rank count. */
+/* The next batch of waiting runs: the first of the list, and others with its rank count.  A run with no
+ * users left is not run: whoever wanted it is judged without. */
 static int next_batch(struct runner *r, const int *runs, int n, const bool *taken, int share, int *out)
 {
-  int first = -1, count = 0;
-  for (int i = 0; i < n; i++) {
-    const struct run *x = &r->plan->runs[runs[i]];
-    if (x->ended || taken[i] || x->users == 0) continue; /* users 0: whoever wanted it is judged without */
-    if (first < 0 || x->priority < r->plan->runs[runs[first]].priority) first = i;
-  }
-  if (first < 0) return 0;
-  const struct run *lead = &r->plan->runs[runs[first]];
-  int waiting = 0;
-  for (int i = 0; i < n; i++) {
-    const struct run *x = &r->plan->runs[runs[i]];
-    if (!x->ended && !taken[i] && x->users > 0 && x->ranks == lead->ranks && !x->alone) waiting++;
-  }
-  int most = r->budget_s > 0 ? BATCH_BUDGET : (waiting + share - 1) / share; /* jobs side by side share the work */
-  if (most > BATCH_MAX) most = BATCH_MAX;
-  if (most < 1 || lead->alone) most = 1;
-  out[count++] = first;
-  for (int64_t priority = 1; priority <= 9; priority++)
-    for (int i = 0; i < n && count < most; i++) {
+  const struct run *lead = NULL;
+  int waiting = 0, count = 0, first = 0;
+  for (int pass = 0; pass < 2; pass++) {
+    int most = r->budget_s > 0 ? BATCH_BUDGET : (waiting + share - 1) / share; /* jobs side by side share the work */
+    if (most > BATCH_MAX) most = BATCH_MAX;
+    if (lead && lead->alone) most = 1;
+    for (int i = 0; i < n && (pass == 0 || count < most); i++) {
       const struct run *x = &r->plan->runs[runs[i]];
-      if (i != first && !x->ended && !taken[i] && x->users > 0 && !x->alone && x->ranks == lead->ranks && x->priority == priority) out[count++] = i;
+      if (x->ended || taken[i] || x->users == 0) continue;
+      if (lead == NULL) lead = x, first = i;
+      if (r->budget_s > 0 && i - first > REACH_BUDGET) break;
+      if (x != lead && (x->ranks != lead->ranks || x->alone)) continue;
+      if (pass == 0) waiting++;
+      else out[count++] = i;
     }
+  }
   return count;
 }
 

@@ -28,7 +28,7 @@ struct runner {
   int bad_in_a_row;
 };
 
-/* Correctness runs, in any order that serves priorities; not bound to cores.  Stops early
+/* Correctness runs, in the order given as far as rank counts allow; not bound to cores.  Stops early
  * (ERR_OK) on an interrupt, a spent budget or an unusable launcher. */
 enum err runner_all(struct runner *r, const int *runs, int n);
 

@@ -21,6 +21,7 @@ static bool refused(const struct run_data *run, struct verdict *out)
     const json_t *record = json_array_get(run->records, i);
     if (!evidence_is(record, "done") || strcmp(evidence_text(record, "got.error_kind"), "ok") == 0) continue;
     const char *kind = evidence_text(record, "got.error_kind");
+    if (strcmp(kind, "interrupted") == 0) continue; /* told to end by the job's end: no reason of its own */
     verdict_say(out, is_cannot(kind) ? OUTCOME_INVALID : OUTCOME_FAIL, "rank %lld ended with an error (%s): %s",
                 (long long)evidence_rank(record), kind, evidence_text(record, "got.error"));
     return true;
@@ -58,12 +59,17 @@ void ends_judge(const struct run_data *run, const struct companion *wanted, cons
     return;
   }
   if (refused(run, out)) return;
+  if (strcmp(run->end, "slow") == 0) {
+    verdict_say(out, OUTCOME_INVALID, "too slow to judge: %s", run->text);
+    return;
+  }
   if (strcmp(run->end, "timeout") == 0) {
     verdict_say(out, OUTCOME_FAIL, "no progress until the time limit: %s", run->text);
     return;
   }
-  if (!evidence_ended(run)) {
-    verdict_say(out, OUTCOME_FAIL, "the run %s with status %d: %s", run->end, run->status, run->text);
+  if (!evidence_ended(run)) { /* these statuses mean: not judged, by the machine's fault or the settings' */
+    const bool cannot_run = strcmp(run->end, "exited") == 0 && (run->status == STATUS_INVALID || run->status == STATUS_USAGE);
+    verdict_say(out, cannot_run ? OUTCOME_INVALID : OUTCOME_FAIL, "the run %s with status %d: %s", run->end, run->status, run->text);
     return;
   }
   if (!complete(run, out)) return;

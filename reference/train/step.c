@@ -44,6 +44,12 @@ static enum err forward(struct trainer *t, int64_t i)
   return ERR_OK;
 }
 
+/* On one rank the sums' collective is launched before those of the gradients, not after. */
+static bool launches_sums_first(const struct trainer *t)
+{
+  return fault_is(FAULT_HG_CONCURRENT_COMMUNICATORS) && comm_rank(t->world) == fault_rank;
+}
+
 static enum err backward(struct trainer *t, int64_t i, bool last)
 {
   const struct tensor loss = trainer_scalar(&t->at.losses, 0, i), term = trainer_scalar(&t->at.terms, 0, i);
@@ -53,6 +59,7 @@ static enum err backward(struct trainer *t, int64_t i, bool last)
   if (fault_is(FAULT_LN_RANK_TOKEN_IMBALANCE)) TRY(plant_scale(t, i, 1.0 / (double)(t->n_valid * t->mesh.dp), &scale));
 
   TRY(op_scale(t->compute, &term, &loss, &scale));
+  if (launches_sums_first(t) && i == t->n_micro - 1) TRY(step_sum(t));
   TRY(plant_slow_start(t));
   TRY(model_backward(t->model, &t->input, &scale, last, last ? ddp_ready : NULL, t->ddp));
   TRY(plant_slow_finish(t));
@@ -154,7 +161,7 @@ enum err step_run(struct trainer *t, int64_t step, struct step_clock *clock)
   dev_set_phase(t->dev, DEV_PHASE_OPTIMIZER, step, -1);
   TRY(update(t, step));
   dev_set_phase(t->dev, DEV_PHASE_OTHER, step, -1);
-  TRY(step_sum(t));
+  if (!launches_sums_first(t)) TRY(step_sum(t));
   TRY(dev_sync(t->dev));
   clock->end_ms = clock_ms();
   return ERR_OK;

@@ -119,6 +119,30 @@ static void stale_gradients_show_at_the_second_step(void)
   forget("gr-stale-grad-after-write", clean, faulty);
 }
 
+static int place_of(const json_t *trace, const char *group, bool last)
+{
+  const json_t *calls = json_object_get(trace, "got.calls");
+  int place = -1;
+  for (size_t i = 0; i < json_array_size(calls); i++)
+    if (strstr(json_string_value(json_array_get(calls, i)), group) && (last || place < 0)) place = (int)i;
+  return place;
+}
+
+/* Nothing waits inside MPI, so both orders end, with equal numbers; the list tells. */
+static void swapped_communicators_show_in_the_order_of_calls(void)
+{
+  json_t *clean, *faulty;
+  if (!both(2, "hg-concurrent-communicators", &clean, &faulty)) return;
+  for (int rank = 0; rank < 2; rank++)
+    for (int step = 0; step < 2; step++) {
+      const json_t *right = fixture_find(clean, "trace", rank, step, 0), *wrong = fixture_find(faulty, "trace", rank, step, 0);
+      CHECK(place_of(right, " dp ", false) >= 0 && place_of(right, " sums ", true) > place_of(right, " dp ", true));
+      CHECK((place_of(wrong, " sums ", true) < place_of(wrong, " dp ", false)) == (rank == 1));
+    }
+  CHECK(fixture_same_bits("clean", "hg-concurrent-communicators"));
+  forget("hg-concurrent-communicators", clean, faulty);
+}
+
 /* --- a rank that waits for one that has gone ------------------------------------------------ */
 
 static bool has(const char *path)
@@ -160,6 +184,7 @@ int main(void)
     TEST(rescaled_evaluation_leaves_training_alone),
     TEST(local_loss_is_one_ranks),
     TEST(stale_gradients_show_at_the_second_step),
+    TEST(swapped_communicators_show_in_the_order_of_calls),
     TEST(uneven_steps_hang_and_say_where),
   };
   return fixture_main("train_fault", tests, sizeof tests / sizeof *tests);

@@ -14,7 +14,8 @@
 struct last_words {
   const struct comm_world *world;
   pthread_t thread;
-  pthread_mutex_t lock; /* path, name, start_ms */
+  pthread_mutex_t lock; /* all below */
+  bool over;            /* the signal is last_words_stop's */
   char path[2048], name[256];
   double start_ms;
 };
@@ -58,6 +59,10 @@ static void *wait_for_signal(void *arg)
   signals(&set);
   if (sigwait(&set, &signal_number) != 0) return NULL;
   pthread_mutex_lock(&l->lock);
+  if (l->over) {
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+  }
   speak(l, signal_number);
   _exit(128 + signal_number); /* the lock stays held: nobody else writes a last record */
 }
@@ -81,7 +86,10 @@ enum err last_words_start(const struct comm_world *w, struct last_words **out)
 void last_words_stop(struct last_words *l)
 {
   if (l == NULL) return;
-  pthread_cancel(l->thread); /* sigwait is where it can be cancelled */
+  pthread_mutex_lock(&l->lock);
+  l->over = true;
+  pthread_mutex_unlock(&l->lock);
+  pthread_kill(l->thread, SIGTERM);
   pthread_join(l->thread, NULL);
   pthread_mutex_destroy(&l->lock);
   free(l);

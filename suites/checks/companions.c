@@ -86,6 +86,19 @@ int companions_curve(const struct run_config *c, struct companion *out, int max)
   return n;
 }
 
+int companions_part(const struct run_config *c, struct companion *out, int max)
+{
+  int n = 0;
+  struct run_config s = serial(c);
+  s.precision = DTYPE_F64;
+  s.global_batch = c->global_batch / c->dp;
+  s.steps = 1;
+  s.evaluate_each = 0;
+  s.dump = DUMP_ALL;
+  take(out, &n, max, "part", &s);
+  return n;
+}
+
 int companions_rerun(const struct run_config *c, struct companion *out, int max)
 {
   int n = 0;
@@ -116,8 +129,8 @@ int companions_twin(const struct run_config *c, struct companion *out, int max)
   return n;
 }
 
-static bool have(const struct companion *wanted, const struct run_data *const *companions, int n, const char *role,
-                 const struct run_data **out, struct verdict *v)
+bool companions_have(const struct companion *wanted, const struct run_data *const *companions, int n, const char *role,
+                     const struct run_data **out, struct verdict *v)
 {
   *out = evidence_companion(wanted, companions, n, role);
   if (*out != NULL && evidence_ended(*out)) return true;
@@ -128,7 +141,7 @@ static bool have(const struct companion *wanted, const struct run_data *const *c
 bool companions_have_truth(const struct companion *wanted, const struct run_data *const *companions, int n,
                            const struct run_data **truth, struct verdict *v)
 {
-  return have(wanted, companions, n, "truth", truth, v);
+  return companions_have(wanted, companions, n, "truth", truth, v);
 }
 
 static bool have_numbered(const struct companion *wanted, const struct run_data *const *companions, int n, const char *stem, int count,
@@ -137,7 +150,7 @@ static bool have_numbered(const struct companion *wanted, const struct run_data 
   for (int i = 0; i < count; i++) {
     char role[32];
     snprintf(role, sizeof role, "%s%d", stem, i);
-    if (!have(wanted, companions, n, role, &out[i], v)) return false;
+    if (!companions_have(wanted, companions, n, role, &out[i], v)) return false;
   }
   return true;
 }
@@ -145,11 +158,11 @@ static bool have_numbered(const struct companion *wanted, const struct run_data 
 bool companions_have_noise(const struct companion *wanted, const struct run_data *const *companions, int n,
                            const struct run_data **truth, const struct run_data *noise[COMPANIONS_NOISE], struct verdict *v)
 {
-  return have(wanted, companions, n, "truth", truth, v) && have_numbered(wanted, companions, n, "noise", COMPANIONS_NOISE, noise, v);
+  return companions_have(wanted, companions, n, "truth", truth, v) && have_numbered(wanted, companions, n, "noise", COMPANIONS_NOISE, noise, v);
 }
 
 bool companions_have_curve(const struct companion *wanted, const struct run_data *const *companions, int n,
                            const struct run_data **serial_run, const struct run_data *noise[COMPANIONS_CURVE], struct verdict *v)
 {
-  return have(wanted, companions, n, "serial", serial_run, v) && have_numbered(wanted, companions, n, "serial", COMPANIONS_CURVE, noise, v);
+  return companions_have(wanted, companions, n, "serial", serial_run, v) && have_numbered(wanted, companions, n, "serial", COMPANIONS_CURVE, noise, v);
 }

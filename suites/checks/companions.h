@@ -17,6 +17,8 @@ int companions_truth(const struct run_config *c, struct companion *out, int max)
 int companions_noise(const struct run_config *c, struct companion *out, int max);
 /* serial, and serial0..2: serial runs in the case's precision, the latter with micro-batches permuted. */
 int companions_curve(const struct run_config *c, struct companion *out, int max);
+/* part: rank 0's share of the first batch, in float64, with the outputs of blocks. */
+int companions_part(const struct run_config *c, struct companion *out, int max);
 int companions_rerun(const struct run_config *c, struct companion *out, int max);
 /* None where overlap is off already. */
 int companions_overlap_off(const struct run_config *c, struct companion *out, int max);
@@ -25,6 +27,8 @@ int companions_twin(const struct run_config *c, struct companion *out, int max);
 
 /* What companions_noise asked for, found again by role: false and a verdict of INVALID that names
  * the first that is missing or did not run to its end. */
+bool companions_have(const struct companion *wanted, const struct run_data *const *companions, int n, const char *role,
+                     const struct run_data **out, struct verdict *v);
 bool companions_have_truth(const struct companion *wanted, const struct run_data *const *companions, int n,
                            const struct run_data **truth, struct verdict *v);
 bool companions_have_noise(const struct companion *wanted, const struct run_data *const *companions, int n,

@@ -83,6 +83,7 @@ const struct opt run_options[] = {
   {"communicate",      OPT_BOOL, AT(communicate),       "true",       "",                         "",          "false: the same step without transfers; never for conformance"},
   {"slow_percent",     OPT_REAL, AT(slow_percent),      "0",          "0..10000",                 "%",         "planted: slow_rank's compute takes this much longer"},
   {"slow_rank",        OPT_INT,  AT(slow_rank),         "0",          "0..2147483647",            "",          "rank that slow_percent is about"},
+  {"slow_data_ms",     OPT_REAL, AT(slow_data_ms),      "0",          "0..600000",                "ms",        "planted: every rank waits this long for each step's batches"},
 
   {"weights",          OPT_TEXT, AT(weights),           "",           "a safetensors file",       "",          "start from these; empty: initialise from seed"},
   {"batch_file",       OPT_TEXT, AT(batch_file),        "",           "a safetensors file",       "",          "train on these batches; empty: on the corpus"},

@@ -61,6 +61,7 @@ struct run_config {
   bool communicate;         /* false: `comm: none`, same step without transfers; never for conformance */
   double slow_percent;      /* planted: this rank's compute takes longer */
   int64_t slow_rank;
+  double slow_data_ms;      /* planted: every rank waits this long for each step's batches */
 
   char weights[CONFIG_PATH]; /* safetensors to start from; "" = initialise */
   char batch_file[CONFIG_PATH]; /* safetensors with tokens, targets, positions, documents a step; "" = the corpus */

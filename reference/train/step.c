@@ -146,6 +146,7 @@ enum err step_run(struct trainer *t, int64_t step, struct step_clock *clock)
   dev_set_phase(t->dev, DEV_PHASE_DATA, step, -1);
   comm_trace_at(t->world, step, -1);
   TRY(step_fetch(t, step));
+  clock_sleep_ms(t->run.slow_data_ms);
   clock->data_ms = clock_ms() - clock->begin_ms;
   if (fault_is(FAULT_PF_METRICS_WRONG)) clock->begin_ms += clock->data_ms;
   TRY(step_count(t));

@@ -143,6 +143,25 @@ static void swapped_communicators_show_in_the_order_of_calls(void)
   forget("hg-concurrent-communicators", clean, faulty);
 }
 
+/* A slow loader of 1.5 s against a step of some milliseconds. */
+static void left_out_loader_time_makes_the_step_shorter_than_its_parts(void)
+{
+  static const char *const parts[] = {"got.data_ms", "got.forward_ms", "got.backward_ms", "got.optimizer_ms", "got.other_ms", "got.exposed_ms"};
+  fixture_run("loader", "steps: 1\nslow_data_ms: 1500");
+  fixture_run("shorter", "steps: 1\nslow_data_ms: 1500\nfault: pf-metrics-wrong");
+  if (!CHECK(TRAIN(1, "loader", "shorter") == 0)) return;
+  double sum[2] = {0.0, 0.0}, step[2];
+  for (int i = 0; i < 2; i++) {
+    json_t *r = fixture_records(i ? "shorter" : "loader");
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) sum[i] += fixture_real(r, "time", 0, 0, parts[k]);
+    step[i] = fixture_real(r, "time", 0, 0, "got.step_ms");
+    CHECK(fixture_real(r, "time", 0, 0, "got.data_ms") >= 1500.0);
+    json_decref(r);
+  }
+  CHECK(sum[0] <= step[0]);
+  CHECK(sum[1] > step[1]);
+}
+
 /* --- a rank that waits for one that has gone ------------------------------------------------ */
 
 static bool has(const char *path)
@@ -185,6 +204,7 @@ int main(void)
     TEST(local_loss_is_one_ranks),
     TEST(stale_gradients_show_at_the_second_step),
     TEST(swapped_communicators_show_in_the_order_of_calls),
+    TEST(left_out_loader_time_makes_the_step_shorter_than_its_parts),
     TEST(uneven_steps_hang_and_say_where),
   };
   return fixture_main("train_fault", tests, sizeof tests / sizeof *tests);

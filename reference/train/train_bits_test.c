@@ -1,0 +1,53 @@
+/* train_bits_test.c - two ranks give the bits of a serial run that adds as they do, and lazy
+ * queues those of eager ones. */
+#include "train/train_fixture.h"
+
+static void ranks_equal_emulated_replicas_in_bits(void)
+{
+  static const char *const variants[] = {"", "reduce_each: microbatch", "precision: float64\nbucket: 3000", "overlap: false\ntied: false"};
+  for (int i = 0; i < 4; i++) {
+    char ranks[16], serial[16], settings[256];
+    snprintf(ranks, sizeof ranks, "ranks%d", i);
+    snprintf(serial, sizeof serial, "serial%d", i);
+    snprintf(settings, sizeof settings, "dump: gradients\ndropout: 0.1\nevaluate_each: 1\n%s\ndp: 2\nreduce: ordered", variants[i]);
+    fixture_run(ranks, settings);
+    snprintf(settings, sizeof settings, "dump: gradients\ndropout: 0.1\nevaluate_each: 1\n%s\nreplicas: 2", variants[i]);
+    fixture_run(serial, settings);
+    if (!CHECK(TRAIN(2, ranks) == 0) || !CHECK(TRAIN(1, serial) == 0)) return;
+    CHECK(fixture_same_bits(ranks, serial));
+    json_t *a = fixture_records(ranks), *b = fixture_records(serial);
+    for (int rank = 0; rank < 2; rank++) {
+      CHECK(fixture_real(a, "step", rank, 1, "got.loss") == fixture_real(b, "step", 0, 1, "got.loss"));
+      CHECK(fixture_real(a, "eval", rank, 2, "got.loss") == fixture_real(b, "eval", 0, 2, "got.loss"));
+    }
+    json_decref(a);
+    json_decref(b);
+  }
+}
+
+static void lazy_sees_every_access_ordered(void)
+{
+  char name[16], settings[256];
+  for (int seed = 1; seed <= 3; seed++) {
+    snprintf(name, sizeof name, "lazy%d", seed);
+    snprintf(settings, sizeof settings,
+             "device: lazy\nlazy_seed: %d\npoison_end: true\ndump: all\ndropout: 0.1\ndp: 2\nreduce: ordered\nbucket: 3000\nevaluate_each: 1", seed);
+    fixture_run(name, settings);
+    if (!CHECK(TRAIN(2, name) == 0)) return;
+    json_t *r = fixture_records(name);
+    CHECK(fixture_find(r, "finding", -1, -1, 0) == NULL);
+    json_decref(r);
+  }
+  fixture_run("cpu", "dump: all\ndropout: 0.1\ndp: 2\nreduce: ordered\nbucket: 3000\nevaluate_each: 1");
+  if (!CHECK(TRAIN(2, "cpu") == 0)) return;
+  CHECK(fixture_same_bits("lazy1", "cpu"));
+}
+
+int main(void)
+{
+  static const struct test tests[] = {
+    TEST(ranks_equal_emulated_replicas_in_bits),
+    TEST(lazy_sees_every_access_ordered),
+  };
+  return fixture_main("train_bits", tests, sizeof tests / sizeof *tests);
+}

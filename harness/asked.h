@@ -11,10 +11,11 @@ struct asked {
   char suites[ASKED_SUITES][CONFIG_PATH];
   int n_suites;
   bool full, dry_run, keep; /* keep: tensors of passed cases stay too */
+  bool fail_fast;           /* no run is started after the first FAIL */
   double budget_s;          /* 0: none                                */
   int ranks[ASKED_RANKS], n_ranks; /* 0: every count the suites have    */
   int base;                 /* N0; 0: the smallest                    */
-  char model[CONFIG_NAME], device[CONFIG_NAME], layout[256], seed[64], fault[CONFIG_NAME];
+  char model[CONFIG_NAME], device[CONFIG_NAME], layout[256], seed[64], lazy_seed[64], fault[CONFIG_NAME];
   char only[CONFIG_NAME];   /* cases whose name contains it; "": all  */
   char hosts[CONFIG_PATH], out[CONFIG_PATH], resume[CONFIG_PATH];
 };
@@ -23,7 +24,7 @@ struct asked {
 enum err asked_ranks(const char *text, struct asked *a);
 /* "30m", "90s", "2h", "45": seconds.  Fails: ERR_CONFIG. */
 enum err asked_budget(const char *text, double *seconds);
-/* The settings that override a suite's: --model, --device, --seed, --layout "dp=2,tp=1", --fault. */
+/* The settings that override a suite's: --model, --device, --seed, --lazy-seed, --layout "dp=2,tp=1", --fault. */
 enum err asked_lay_over(const struct asked *a, struct run_config *c);
 bool asked_overrides(const struct asked *a); /* True if any is given that may make a case's sizes not fit */
 

@@ -5,6 +5,7 @@
 
 #include "base/fault.h"
 #include "base/nearest.h"
+#include "base/record.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -121,8 +122,16 @@ static void print_text(const char *title, const json_t *list)
   }
 }
 
-enum err list_print(const char *what, bool json)
+enum err list_print(const char *what, enum list_form form)
 {
+  const bool json = form == LIST_JSON;
+  if (what && strcmp(what, "schema") == 0 && !json) return record_schema_markdown(stdout);
+  if (form == LIST_MARKDOWN && (what == NULL || strcmp(what, "options") != 0))
+    FAIL(ERR_CONFIG, "list %s: only `list options` is printed as Markdown", what ? what : "");
+  if (form == LIST_MARKDOWN) {
+    opt_table_markdown(run_options, run_options_count, stdout);
+    return ERR_OK;
+  }
   bool found = false;
   json_t *all = json_object();
   enum err err = ERR_OK;

@@ -36,7 +36,7 @@ static error_t parse(const struct argp *argp, int argc, char **argv, const char 
 /* --- run ------------------------------------------------------------------------------- */
 
 enum { KEY_RANKS = 256, KEY_BASE, KEY_MODEL, KEY_LAYOUT, KEY_HOSTS, KEY_DEVICE, KEY_SEED, KEY_OUT, KEY_QUICK, KEY_FULL, KEY_BUDGET,
-       KEY_DRY, KEY_RESUME, KEY_FAULT, KEY_ONLY, KEY_KEEP };
+       KEY_DRY, KEY_RESUME, KEY_FAULT, KEY_ONLY, KEY_LAZY_SEED, KEY_FAIL_FAST, KEY_KEEP };
 
 static const struct argp_option run_words[] = {
   {"ranks", KEY_RANKS, "1,2,4", 0, "rank counts: points of a scaling curve; of other suites only the cases with these", 0},
@@ -46,6 +46,7 @@ static const struct argp_option run_words[] = {
   {"hosts", KEY_HOSTS, "FILE", 0, "host file for the launcher", 0},
   {"device", KEY_DEVICE, "cpu|lazy|cuda", 0, "where tensors live", 0},
   {"seed", KEY_SEED, "N", 0, "seed of weights, dropout and data in every case", 0},
+  {"lazy-seed", KEY_LAZY_SEED, "N", 0, "with --device lazy: order of its choices in every case", 0},
   {"out", KEY_OUT, "DIR", 0, "results directory (default: results/runs/<date>-<suite>-<host>)", 0},
   {"quick", KEY_QUICK, NULL, 0, "the quick form, at most 90 s a suite on 2 cores (default)", 0},
   {"full", KEY_FULL, NULL, 0, "every case", 0},
@@ -54,6 +55,7 @@ static const struct argp_option run_words[] = {
   {"resume", KEY_RESUME, "DIR", 0, "go on with an earlier run: only what has no verdict yet", 0},
   {"fault", KEY_FAULT, "NAME", 0, "plant this fault in every case (see list faults)", 0},
   {"only", KEY_ONLY, "TEXT", 0, "only cases whose name contains this", 0},
+  {"fail-fast", KEY_FAIL_FAST, NULL, 0, "start nothing more after the first FAIL", 0},
   {"keep", KEY_KEEP, NULL, 0, "keep the tensors of passed cases, too", 0},
   {0}};
 
@@ -73,6 +75,7 @@ static enum err run_word(struct asked *a, int key, const char *text)
   case KEY_FULL: a->full = true; return ERR_OK;
   case KEY_DRY: a->dry_run = true; return ERR_OK;
   case KEY_KEEP: a->keep = true; return ERR_OK;
+  case KEY_FAIL_FAST: a->fail_fast = true; return ERR_OK;
   default: break;
   }
   const struct {
@@ -80,7 +83,7 @@ static enum err run_word(struct asked *a, int key, const char *text)
     char *at;
     size_t room;
   } texts[] = {{KEY_MODEL, a->model, sizeof a->model},    {KEY_LAYOUT, a->layout, sizeof a->layout}, {KEY_HOSTS, a->hosts, sizeof a->hosts},
-               {KEY_DEVICE, a->device, sizeof a->device}, {KEY_SEED, a->seed, sizeof a->seed},       {KEY_OUT, a->out, sizeof a->out},
+               {KEY_DEVICE, a->device, sizeof a->device}, {KEY_SEED, a->seed, sizeof a->seed},       {KEY_LAZY_SEED, a->lazy_seed, sizeof a->lazy_seed}, {KEY_OUT, a->out, sizeof a->out},
                {KEY_RESUME, a->resume, sizeof a->resume}, {KEY_FAULT, a->fault, sizeof a->fault},    {KEY_ONLY, a->only, sizeof a->only}};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     if (texts[i].key != key) continue;
@@ -166,12 +169,13 @@ static enum status verb_report(int argc, char **argv)
 
 struct list_asked {
   const char *what;
-  bool json;
+  enum list_form form;
 };
 static error_t on_list(int key, char *text, struct argp_state *state)
 {
   struct list_asked *a = state->input;
-  if (key == 'j') a->json = true;
+  if (key == 'j') a->form = LIST_JSON;
+  else if (key == 'm') a->form = LIST_MARKDOWN;
   else if (key == ARGP_KEY_ARG && a->what) argp_error(state, "one list at a time");
   else if (key == ARGP_KEY_ARG) a->what = text;
   else return ARGP_ERR_UNKNOWN;
@@ -180,11 +184,12 @@ static error_t on_list(int key, char *text, struct argp_state *state)
 
 static enum status verb_list(int argc, char **argv)
 {
-  static const struct argp_option words[] = {{"json", 'j', NULL, 0, "as JSON", 0}, {0}};
-  static const struct argp argp = {words, on_list, "[suites|faults|options|checks|models]", "What exists.", NULL, NULL, NULL};
+  static const struct argp_option words[] = {
+    {"json", 'j', NULL, 0, "as JSON", 0}, {"markdown", 'm', NULL, 0, "the options as the README has them", 0}, {0}};
+  static const struct argp argp = {words, on_list, "[suites|faults|options|checks|models|schema]", "What exists.", NULL, NULL, NULL};
   struct list_asked a = {0};
   parse(&argp, argc, argv, "list", &a);
-  const enum err err = list_print(a.what, a.json);
+  const enum err err = list_print(a.what, a.form);
   return err ? say_error("list", err) : STATUS_PASS;
 }
 

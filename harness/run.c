@@ -96,7 +96,7 @@ static enum err open_results(struct session *s, struct asked *a, bool resumed)
 
 /* --- the runs --------------------------------------------------------------------------- */
 
-static bool stopped(const struct session *s) { return interrupt_seen() || s->runner.unusable || s->runner.out_of_budget; }
+static bool stopped(const struct session *s) { return interrupt_seen() || s->runner.unusable || s->runner.out_of_budget || s->runner.enough; }
 
 static enum err run_checked(struct session *s)
 {
@@ -144,6 +144,7 @@ static void explain_left_out(struct session *s)
   const char *why = interrupt_seen()          ? "interrupted"
                     : s->trouble[0]           ? "the run was stopped"
                     : s->runner.out_of_budget ? "left out by the budget"
+                    : s->runner.enough        ? "a case had failed (--fail-fast)"
                                               : "its runs did not end";
   for (int i = 0; i < s->plan.n_trials; i++) {
     struct trial *t = &s->plan.trials[i];

@@ -191,7 +191,7 @@ static int next_batch(struct runner *r, const int *runs, int n, const bool *take
 
 static bool may_start(struct runner *r, const int *runs, const int *batch, int n)
 {
-  if (interrupt_seen() || r->unusable) return false;
+  if (interrupt_seen() || r->unusable || r->enough) return false;
   if (r->budget_s <= 0) return true;
   double wanted = 0.6;
   for (int i = 0; i < n; i++) wanted += expected_s(r, runs[batch[i]]);
@@ -236,7 +236,7 @@ enum err runner_all(struct runner *r, const int *runs, int n)
     if (jobs == 0) break;
     for (int k = 0; k < jobs; k++) {
       bool over;
-      if (interrupt_seen()) job_stop(active[k].job, "interrupted");
+      if (interrupt_seen() || r->enough) job_stop(active[k].job, "interrupted");
       TRY_TO(stop, active_step(r, &active[k], 100.0 / jobs, &over));
       show(r, r->plan->runs[active[k].runs[active[k].told < active[k].n ? active[k].told : active[k].n - 1]].name);
       if (!over) continue;
@@ -270,7 +270,7 @@ enum err runner_timed(struct runner *r, const struct runner_timed *jobs, int n)
     for (int k = 0; k < n; k++) {
       bool over;
       if (active[k].job == NULL) continue;
-      if (interrupt_seen()) job_stop(active[k].job, "interrupted");
+      if (interrupt_seen() || r->enough) job_stop(active[k].job, "interrupted");
       TRY_TO(stop, active_step(r, &active[k], 200.0 / n, &over));
       show(r, r->plan->runs[active[k].runs[0]].name);
       if (over) active_free(&active[k]);

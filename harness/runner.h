@@ -19,6 +19,7 @@ struct runner {
   struct progress *progress;
   double budget_s, started_ms; /* budget 0: none */
   bool out_of_budget, unusable; /* unusable: jobs do not start on this machine */
+  bool enough;                  /* set by on_ended: start nothing more          */
   char why_unusable[512];
   /* Called after each run that ended; may use the plan.  An error stops the runner. */
   enum err (*on_ended)(void *context, int run);
@@ -29,7 +30,7 @@ struct runner {
 };
 
 /* Correctness runs, in the order given as far as rank counts allow; not bound to cores.  Stops early
- * (ERR_OK) on an interrupt, a spent budget or an unusable launcher. */
+ * (ERR_OK) on an interrupt, a spent budget, an unusable launcher or when it is told `enough`. */
 enum err runner_all(struct runner *r, const int *runs, int n);
 
 /* One job for a measurement, alone on the machine: runs of equal rank count, each rank

@@ -70,6 +70,7 @@ enum err session_settled(struct session *s, int index)
   trial_release(t);
   release(s, t);
   say(s, t);
+  if (s->asked->fail_fast && t->outcome == OUTCOME_FAIL) s->runner.enough = true;
   return session_summary(s);
 }
 

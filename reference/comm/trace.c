@@ -81,7 +81,7 @@ int comm_expect(const struct comm_call *call, struct pmpi_count *out)
   const bool parts = is(call->op, "reduce_scatter") || is(call->op, "allgather");
   const bool message = is(call->op, "send") || is(call->op, "recv");
   const int64_t size = (int64_t)dtype_bytes(call->type), total = parts ? call->count / call->ranks : call->count;
-  const int64_t pieces = call->piece > 0 ? (total + call->piece - 1) / call->piece : 0, buffer = call->count * size;
+  const int64_t pieces = (total + call->piece - 1) / call->piece, buffer = call->count * size;
   if (call->ranks == 1 && !message) return 0;
   if (is(call->op, "barrier")) {
     out[0] = (struct pmpi_count){"MPI_Ibarrier", 1, 0};

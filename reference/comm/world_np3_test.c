@@ -1,6 +1,8 @@
 /* world_np3_test.c - the world: host calls, agreement, clocks, launchers. */
 #include "comm/comm_fixture.h"
 
+#include <sys/resource.h>
+
 static void everyone_is_on_one_host(void)
 {
   CHECK(comm_size(world) == 3 && comm_rank(world) == check_rank());
@@ -169,6 +171,38 @@ static void creation_survives_each_failed_allocation(void)
   bench_close(&b);
 }
 
+/* A sanitizer brings a malloc of its own. */
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+/* Takes as MPI does for a large collective; the faults of the second time. */
+static void *take_twice(void *faults)
+{
+  enum { BYTES = 80 << 20 };
+  for (int i = 0; i < 2; i++) {
+    struct rusage before, after;
+    getrusage(RUSAGE_THREAD, &before);
+    char *at = malloc(BYTES);
+    if (CHECK(at != NULL)) memset(at, i + 1, BYTES);
+    getrusage(RUSAGE_THREAD, &after);
+    *(long *)faults = after.ru_minflt - before.ru_minflt;
+    CHECK(at == NULL || at[BYTES / 2] == i + 1);
+    free(at);
+  }
+  return NULL;
+}
+
+static void memory_once_taken_is_kept_for_every_thread(void)
+{
+  long faults = -1;
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, take_twice, &faults) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(faults >= 0 && faults < 100); /* 20,480 when the memory is fresh again */
+}
+#define FRESH_MEMORY TEST(memory_once_taken_is_kept_for_every_thread),
+#else
+#define FRESH_MEMORY
+#endif
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -179,6 +213,7 @@ int main(void)
     TEST(a_launcher_of_another_mpi_is_named),
     TEST(what_breaks_the_contract_is_refused),
     TEST(creation_survives_each_failed_allocation),
+    FRESH_MEMORY
   };
   return run_all("world", tests, sizeof tests / sizeof *tests);
 }

@@ -334,6 +334,7 @@ static void creation_survives_each_failed_allocation(void)
 static uint64_t with_fault(const char *name, enum dev_kind kind, const char *more, enum err want)
 {
   struct play p;
+  comm_trace_restart(world);
   CHECK_OK(fault_plant(name, 0.1, 0));
   open_play(&p, kind, 1, more);
   for (int k = 0; k < 2; k++) step(&p);
@@ -352,6 +353,8 @@ static void one_slot_for_two_uses_spoils_the_tied_matrix_only(void)
       char more[64];
       snprintf(more, sizeof more, "bucket=%d overlap=%s", bucket, k ? "true" : "false");
       CHECK(with_fault("gr-tied-param-one-slot", k ? DEV_LAZY : DEV_CPU, more, ERR_OK) == (comm_size(world) > 1 ? 1 : 0));
+      int64_t n;
+      CHECK(comm_trace(world, &n)[0].count == 44); /* its first use alone */
       snprintf(more, sizeof more, "bucket=%d tied=false", bucket);
       CHECK(with_fault("gr-tied-param-one-slot", DEV_CPU, more, ERR_OK) == 0);
     }

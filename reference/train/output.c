@@ -141,6 +141,7 @@ enum err output_finish(struct output *o, enum err result)
 close_output:
   record_close(f);
   close_here(o);
+  if (result) err_restore(&saved); /* why the run failed counts, not what that led to */
   return err;
 }
 

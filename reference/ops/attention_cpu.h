@@ -46,9 +46,13 @@ CLONES static REAL OP(scale_and_mask)(REAL *s, const int32_t *docs, int64_t t, i
     if (t >= k0 && t < k0 + n) s[t - k0] = self;
     return self;
   }
-  for (int64_t u = 0; u < seen; u++) {
-    s[u] = docs[k0 + u] == id ? s[u] * scale : -(REAL)INFINITY;
-    most = s[u] > most ? s[u] : most;
+  const int32_t *keys = docs + k0;
+  _Pragma("omp simd reduction(max : most)") /* any order has the same largest */
+  for (int64_t u = 0; u < seen; u++)
+  {
+    const REAL score = keys[u] == id ? s[u] * scale : -(REAL)INFINITY;
+    s[u] = score;
+    most = score > most ? score : most;
   }
   for (int64_t u = seen > 0 ? seen : 0; u < n; u++) s[u] = -(REAL)INFINITY;
   return most;

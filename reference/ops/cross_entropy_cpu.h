@@ -4,15 +4,10 @@
  * sum of exponentials then is NaN. */
 CLONES static REAL OP(largest)(const REAL *x, int64_t n)
 {
-  REAL lane[LANES];
-  for (int l = 0; l < LANES; l++) lane[l] = x[0];
-  int64_t i = 0;
-  for (; i + LANES <= n; i += LANES) {
-    SIMD for (int l = 0; l < LANES; l++) lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
-  }
-  for (; i < n; i++) lane[0] = x[i] > lane[0] ? x[i] : lane[0];
-  for (int l = 1; l < LANES; l++) lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
-  return lane[0];
+  REAL most = x[0];
+  _Pragma("omp simd reduction(max : most)")
+  for (int64_t i = 1; i < n; i++) most = x[i] > most ? x[i] : most;
+  return most;
 }
 
 CLONES static double OP(sum_exp)(const REAL *x, REAL shift, int64_t V)

@@ -17,6 +17,17 @@
 #define KERNELS "ops/matmul_cpu.h"
 #include "ops/each_type.h"
 
+/* oneDNN shares out a product among as many threads as were asked for and does not look whether they came:
+ * with fewer, rows stay unwritten. */
+static enum err expect_team(void)
+{
+  const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  if (threads > omp_get_thread_limit())
+    FAIL(ERR_UNAVAILABLE, "%d threads asked for, OMP_THREAD_LIMIT allows %d", threads, omp_get_thread_limit());
+  if (threads > 1 && omp_get_dynamic()) FAIL(ERR_UNAVAILABLE, "%d threads asked for, OMP_DYNAMIC may give fewer", threads);
+  return ERR_OK;
+}
+
 enum err matmul_f64(int64_t M, int64_t N, int64_t K, const double *a, int64_t a_stride, bool transpose_a, const double *b,
                     int64_t b_stride, bool transpose_b, bool accumulate, double *c, int64_t c_stride)
 {
@@ -35,6 +46,7 @@ enum err matmul_f32(int64_t M, int64_t N, int64_t K, const float *a, int64_t a_s
     multiply_f32(M, N, K, left, right, accumulate, c, c_stride);
     return ERR_OK;
   }
+  TRY(expect_team());
   const dnnl_status_t status = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', M, N, K, 1.0f, a, a_stride, b,
                                           b_stride, accumulate ? 1.0f : 0.0f, c, c_stride);
   if (status != dnnl_success)

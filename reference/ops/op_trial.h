@@ -154,6 +154,9 @@ struct rig {
 };
 static inline void rig_open(struct rig *g, enum dev_kind kind, int threads)
 {
+#ifdef SHARDMARK_TSAN
+  threads = 1; /* it does not know the barriers of OpenMP */
+#endif
   const struct dev_config config = {.kind = kind, .threads = threads, .lazy_seed = 1};
   CHECK_OK(dev_open(&config, &g->dev));
   CHECK_OK(dev_stream_open(g->dev, "compute", DEV_COMPUTE, &g->compute));

@@ -41,7 +41,7 @@ static const char records[] =
   R("bound", "good", "\"got.check\":\"gradients\",\"got.what\":\"transformer.wte.weight\",\"got.value\":1e-6,\"got.bound\":4e-6")
   R("bound", "good", "\"step\":0,\"got.check\":\"loss\",\"got.what\":\"loss\",\"got.value\":1e-7,\"got.bound\":1e-6")
   STEP("good", 0, 4.9) STEP("good", 1, 4.8) STEP("t", 0, 4.9000001) STEP("t", 1, 4.8) STEP("s", 0, 4.9) STEP("s", 1, 4.8000001)
-  TIME("good", 0, 10) TIME("good", 1, 12) POINT(1, 1000, 1.0) POINT(2, 1900, 0.95)
+  TIME("p-r1", 0, 10) TIME("p-r2", 1, 12) TIME("p-rough", 1, 99) TIME("good", 1, 50) POINT(1, 1000, 1.0) POINT(2, 1900, 0.95)
   R("memory_point", "mem-dp2", "\"got.ranks\":2,\"got.peak_bytes\":1100,\"got.predicted_bytes\":1000,\"got.parameters_bytes\":500,\"got.predicted_parameters_bytes\":480")
   R("fault", "f", "\"got.fault\":\"clip-max-for-min\",\"got.observable\":\"O6\",\"got.caught\":true,\"got.seen_by\":[\"O6\"],\"got.cause\":\"c\",\"got.diagnosed\":\"clip-max-for-min\",\"got.twin\":\"PASS\"")
   R("faults", "f", "\"got.planted\":1,\"got.caught\":1,\"got.clean_runs\":9,\"got.false_alarms\":0,\"got.false_alarm_bound\":0.283")

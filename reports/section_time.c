@@ -106,31 +106,56 @@ done:
   return err;
 }
 
-/* The runs whose time is worth a picture: several ranks, not warm-ups of conformance; at most six. */
+/* Time records of a run, or of all repeats "<point>-r1", "<point>-r2", ... of a point. */
+static json_t *times_of(const struct evidence *e, const char *name, bool point)
+{
+  json_t *found = json_array(), *record;
+  size_t i;
+  const size_t length = strlen(name);
+  json_array_foreach(e->records, i, record) {
+    const char *kind = record_get_text(record, "kind"), *of = record_get_text(record, "case");
+    if (kind == NULL || of == NULL || strcmp(kind, "time") != 0 || strncmp(of, name, length) != 0) continue;
+    const char *rest = of + length;
+    if (*rest == '\0' || (point && strncmp(rest, "-r", 2) == 0 && strspn(rest + 2, "0123456789") == strlen(rest + 2)))
+      json_array_append(found, record);
+  }
+  return found;
+}
+
+static enum err show(const struct evidence *e, struct page *p, const char *name, bool point, json_t *rows, int *shown)
+{
+  enum err err = ERR_OK;
+  json_t *times = times_of(e, name, point);
+  if (ranks_of(times) > 1 && *shown < 6) {
+    if ((*shown)++ == 0) page_heading(p, "Busy and waiting, by rank and phase");
+    err = draw(p, times, name, rows);
+  }
+  json_decref(times);
+  return err;
+}
+
+/* Points of a scaling curve, which had cores of their own; and runs in which a rank was slowed on
+ * purpose.  Other cases may share cores, and their time says nothing. */
 enum err section_time(const struct evidence *e, struct page *p)
 {
-  enum { SHOWN = 6 };
   enum err err = ERR_OK;
-  json_t *judged = evidence_select(e, "judged", NULL), *rows = json_array(), *record;
+  json_t *points = evidence_select(e, "point", NULL), *runs = evidence_select(e, "run", NULL), *rows = json_array(), *record;
   size_t i;
   int shown = 0;
-  json_array_foreach(judged, i, record) {
-    const char *kind = record_get_text(record, "got.suite_kind"), *run = record_get_text(record, "got.run");
-    if (run == NULL || run[0] == '\0' || kind == NULL || strcmp(kind, "faults") == 0 || shown == SHOWN) continue;
-    json_t *times = evidence_select(e, "time", run);
-    if (json_array_size(times) > 0 && ranks_of(times) > 1) {
-      if (shown++ == 0) page_heading(p, "Busy and waiting, by rank and phase");
-      err = draw(p, times, run, rows);
-    }
-    json_decref(times);
-    if (err) goto done;
+  json_array_foreach(points, i, record) {
+    if (json_is_true(json_object_get(record, "got.correctness_only"))) continue;
+    TRY_TO(done, show(e, p, record_get_text(record, "case"), true, rows, &shown));
   }
+  json_array_foreach(runs, i, record)
+    if (record_get_real(record, "set.slow_percent", 0.0) > 0.0)
+      TRY_TO(done, show(e, p, record_get_text(record, "case"), false, rows, &shown));
   if (shown > 0) {
     const struct table t = {"Median over steps", columns, sizeof columns / sizeof *columns, rows};
     page_table(p, &t, true);
   }
 done:
-  json_decref(judged);
+  json_decref(points);
+  json_decref(runs);
   json_decref(rows);
   return err;
 }

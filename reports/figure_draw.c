@@ -102,6 +102,20 @@ static void write_plot(FILE *out, const struct figure *f)
   fputc('\n', out);
 }
 
+/* Whole x values close together: every one gets its tick, and nothing between. */
+static bool few_steps(const struct figure *f)
+{
+  double least = INFINITY, most = -INFINITY;
+  for (int i = 0; i < f->n_series; i++)
+    for (int k = 0; k < f->series[i].n; k++) {
+      const double x = f->series[i].points[k].x;
+      if (x != floor(x)) return false;
+      least = fmin(least, x);
+      most = fmax(most, x);
+    }
+  return most - least <= 12.0;
+}
+
 static void write_script(FILE *out, const struct figure *f, const char *plots)
 {
   for (int i = 0; i < f->n_series; i++) {
@@ -125,7 +139,8 @@ static void write_script(FILE *out, const struct figure *f, const char *plots)
       fprintf(out, " %d", i);
     }
     fputc(')', out);
-  } else fputs("\nset offsets graph 0.02, graph 0.02, graph 0.05, 0", out);
+  } else if (few_steps(f)) fputs("\nset xtics 1\nset offsets 0.1, 0.1, graph 0.05, 0", out);
+  else fputs("\nset offsets graph 0.02, graph 0.02, graph 0.05, 0", out);
   fprintf(out, "\nset terminal svg size 760,440 dynamic enhanced font 'sans-serif,14'\nset output '%s/%s.svg'\n", plots, f->id);
   write_plot(out, f);
   fputs("set title ", out); /* on the page the title is text that wraps; the PNG carries its own */

@@ -30,7 +30,7 @@ static const char style[] =
   "th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}"
   "th{color:var(--soft);font-weight:600;white-space:nowrap}td.number{text-align:right;white-space:nowrap}td.text{max-width:28rem}\n"
   "td.pass{color:var(--pass);font-weight:600}td.fail{color:var(--fail);font-weight:700}td.unsure{color:var(--unsure);font-weight:600}\n"
-  "figure{margin:1rem 0}figure svg{width:100%;height:auto;max-width:47.5rem}figcaption{font-weight:600;margin-bottom:.3rem}"
+  "figure{margin:1rem 0;overflow-x:auto}figure svg{width:100%;height:auto;max-width:47.5rem;min-width:32rem}figcaption{font-weight:600;margin-bottom:.3rem}"
   "summary{cursor:pointer;color:var(--soft)}\n";
 
 enum err page_open(const char *dir, const char *title, struct page **out)

@@ -110,7 +110,7 @@ static enum err draw(struct page *p, const json_t *rows, const char *name)
   TRY_TO(done, add_series(distances, rows, "bound", "bound", FIGURE_DASHES, 1));
   TRY_TO(done, add_series(distances, rows, "serial_off", "serial", FIGURE_LINE, 0));
   TRY_TO(done, add_series(distances, rows, "off", "sharded", FIGURE_LINE, 2));
-  if (nearest_step < 0) figure_title(distances, "%s: distance of the sharded and the serial loss to the truth", name);
+  if (nearest_step < 0) figure_title(distances, "%s: the sharded loss is the truth's in every digit", name);
   else if (nearest >= 1.0)
     figure_title(distances, "%s: the sharded loss stays within the bound; nearest at step %lld, %.1f times below it", name, (long long)nearest_step, nearest);
   else figure_title(distances, "%s: the sharded loss leaves the bound; worst at step %lld, %.1f times above it", name, (long long)nearest_step, 1.0 / nearest);
@@ -121,10 +121,10 @@ done:
   return err;
 }
 
-/* Up to four cases: the longest runs first, since their curves say most. */
+/* Up to two cases: the longest runs first, since their curves say most. */
 enum err section_loss(const struct evidence *e, struct page *p)
 {
-  enum { SHOWN = 4 };
+  enum { SHOWN = 2 };
   enum err err = ERR_OK;
   json_t *judged = evidence_select(e, "judged", NULL), *all = json_array(), *record;
   size_t i;

@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/nearest.h"
 #include "base/record.h"
+#include "base/record.h"
 
 #include <dirent.h>
 #include <stdio.h>

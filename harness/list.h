@@ -7,4 +7,6 @@
  * schema: keys of records, as results/schema.md has them.  Fails: ERR_CONFIG with the valid ones. */
 enum list_form { LIST_TEXT, LIST_JSON, LIST_MARKDOWN };
 enum err list_print(const char *what, enum list_form form);
+/* what: options (README's table) or schema (results/schema.md).  Fails: ERR_CONFIG. */
+enum err list_print_markdown(const char *what);
 #endif

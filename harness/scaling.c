@@ -418,7 +418,7 @@ static void choose(struct bench *b, struct point *q)
   const struct run_config *c = &p->runs[t->run].config, *c0 = &p->runs[base->run].config;
   q->base_ranks = (int)config_ranks(c0);
   /* No speed without its conformance case: nothing to time. */
-  if (evidence->state != TRIAL_JUDGED || evidence->outcome != OUTCOME_PASS || !on_own_cores(b->s, c) || !on_own_cores(b->s, c0)) return;
+  if (t->of->correctness_only || evidence->state != TRIAL_JUDGED || evidence->outcome != OUTCOME_PASS || !on_own_cores(b->s, c) || !on_own_cores(b->s, c0)) return;
   const int own = measure(b, c, 0, t->name, t->of->seconds), at_base = measure(b, c0, 0, base->name, t->of->seconds);
   int copies = -1, alone = -1;
   if (q->ranks > 1) {

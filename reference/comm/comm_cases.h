@@ -358,6 +358,27 @@ static void a_missing_wait_before_a_collective_is_named(void)
   bench_close(&b);
 }
 
+static void a_missing_wait_before_a_message_is_named(void)
+{
+  const int rank = comm_rank(world);
+  if (!CHECK(comm_size(world) > 0) || comm_size(world) == 1 || rank > 1) return;
+  const int ranks[] = {0, 1};
+  struct bench b;
+  bench_open(&b, DEV_LAZY, 1);
+  const struct comm_config config = {.name = "test"};
+  struct comm *c;
+  CHECK_OK(comm_create(world, b.transfer, ranks, 2, 0, &config, &c));
+  struct tensor t = matrix(&b, DTYPE_F64, 1, 64, false);
+  CHECK_OK(dev_begin(b.compute, t.at, 64 * sizeof(double)));
+  if (rank == 0) CHECK_OK(comm_send(c, &t, 1));
+  if (rank == 1) CHECK_OK(comm_recv(c, &t, 0));
+  CHECK_ERR(dev_sync(b.d), ERR_DEVICE);
+  CHECK_TEXT_HAS(dev_findings(b.d), rank == 0 ? "'send'" : "'recv'");
+  dev_free(b.d, t.at);
+  comm_destroy(c);
+  bench_close(&b);
+}
+
 /* Two comms on two streams, one buffer: the second's collective must wait for the first's. */
 static void a_missing_wait_between_two_comms_is_named(void)
 {
@@ -396,6 +417,7 @@ int main(void)
     TEST(a_group_of_some_ranks_leaves_the_others_alone),
     TEST(delay_holds_back_every_collective),
     TEST(a_missing_wait_before_a_collective_is_named),
+    TEST(a_missing_wait_before_a_message_is_named),
     TEST(a_missing_wait_between_two_comms_is_named),
   };
   return run_all("comm", tests, sizeof tests / sizeof *tests);

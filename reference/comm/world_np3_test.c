@@ -114,6 +114,12 @@ static void what_breaks_the_contract_is_refused(void)
   CHECK_ERR(comm_recv(c, &t, comm_rank(world)), ERR_ARG);
   bad.stride = 19;
   CHECK_ERR(comm_broadcast(c, &bad, 0), ERR_ARG);
+  CHECK_ERR(comm_allreduce(c, &bad, COMM_SUM), ERR_ARG);
+  CHECK_ERR(comm_reduce_scatter(c, &mine, &bad, COMM_SUM), ERR_ARG);
+  CHECK_ERR(comm_send(c, &bad, (comm_rank(world) + 1) % 3), ERR_ARG);
+  bad = mine;
+  bad.stride = 19;
+  CHECK_ERR(comm_allgather(c, &t, &bad), ERR_ARG);
   CHECK_ERR(comm_group_finish(c), ERR_ARG);
   CHECK_OK(comm_group_start(c));
   CHECK_ERR(comm_group_start(c), ERR_ARG);
@@ -140,6 +146,63 @@ static void what_breaks_the_contract_is_refused(void)
   dev_free(b.d, other.at);
   dev_free(b.d, wide.at);
   dev_free(b.d, t.at);
+  bench_close(&b);
+}
+
+/* Sends `out` round the ring and checks what comes in; not refused. */
+static void goes_round(struct bench *b, struct comm *c, const struct tensor *out, const struct tensor *in)
+{
+  const int rank = comm_rank(world), before = (rank + 2) % 3;
+  fill(out, rank, 0);
+  CHECK_OK(comm_group_start(c));
+  CHECK_OK(comm_send(c, out, (rank + 1) % 3));
+  CHECK_OK(comm_recv(c, in, before));
+  CHECK_OK(comm_group_finish(c));
+  CHECK_OK(dev_sync(b->d));
+  for (int64_t i = 0; i < tensor_count(in); i++) CHECK(element_get(in, i) == value(before, i, DTYPE_F32));
+}
+
+static void is_refused(struct comm *c, const struct tensor *out, const struct tensor *in)
+{
+  CHECK_OK(comm_group_start(c));
+  CHECK_OK(comm_send(c, out, (comm_rank(world) + 1) % 3));
+  CHECK_OK(comm_recv(c, in, (comm_rank(world) + 2) % 3));
+  CHECK_ERR(comm_group_finish(c), ERR_ARG);
+}
+
+/* What fits to the last byte or piece is done; one more is refused. */
+static void limits_are_exact(void)
+{
+  struct bench b;
+  bench_open(&b, DEV_CPU, 0);
+  const struct comm_config config = {.name = "dp"}, pieces = {.name = "dp", .piece = 2};
+  struct comm *c = comm_of(&b, 768, &config), *small = comm_of(&b, 0, &pieces);
+
+  struct tensor out = matrix(&b, DTYPE_F32, 1, 66, false), in = matrix(&b, DTYPE_F32, 1, 66, false);
+  const struct tensor out64 = tensor_part(&out, 0, 1, 0, 64), in64 = tensor_part(&in, 0, 1, 0, 64);
+  goes_round(&b, small, &out64, &in64); /* 32 pieces each way */
+  is_refused(small, &out, &in);
+
+  struct tensor far_out = matrix(&b, DTYPE_F32, 12, 9, true), far_in = matrix(&b, DTYPE_F32, 12, 9, true);
+  const struct tensor out96 = tensor_part(&far_out, 0, 12, 0, 8), in96 = tensor_part(&far_in, 0, 12, 0, 8);
+  goes_round(&b, c, &out96, &in96); /* 384 bytes each */
+  is_refused(c, &far_out, &far_in);
+
+  struct tensor all = matrix(&b, DTYPE_F32, 27, 8, true), mine = matrix(&b, DTYPE_F32, 9, 8, false);
+  const struct tensor all24 = tensor_part(&all, 0, 24, 0, 8), mine8 = tensor_part(&mine, 0, 8, 0, 8);
+  fill(&all, comm_rank(world), 0);
+  CHECK_OK(comm_reduce_scatter(c, &mine8, &all24, COMM_SUM)); /* three parts of 256 bytes */
+  CHECK_ERR(comm_reduce_scatter(c, &mine, &all, COMM_SUM), ERR_ARG);
+  CHECK_OK(dev_sync(b.d));
+  for (int64_t i = 0; i < 64; i++) CHECK(reduced(&mine8, i, 64 * comm_rank(world) + i, COMM_SUM, false));
+  CHECK_OK(comm_allreduce(c, &all24, COMM_SUM));
+  CHECK_ERR(comm_allreduce(c, &all, COMM_SUM), ERR_ARG);
+  CHECK_OK(dev_sync(b.d));
+
+  const struct tensor blocks[] = {out, in, far_out, far_in, all, mine};
+  for (int i = 0; i < 6; i++) dev_free(b.d, blocks[i].at);
+  comm_destroy(small);
+  comm_destroy(c);
   bench_close(&b);
 }
 
@@ -212,6 +275,7 @@ int main(void)
     TEST(clocks_of_one_host_agree_within_the_bound),
     TEST(a_launcher_of_another_mpi_is_named),
     TEST(what_breaks_the_contract_is_refused),
+    TEST(limits_are_exact),
     TEST(creation_survives_each_failed_allocation),
     FRESH_MEMORY
   };

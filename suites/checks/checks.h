@@ -24,6 +24,7 @@
   CHECK(twin, "O8", companions_twin, "rank-ordered data parallel equals the serial run with one accumulator a replica") \
   CHECK(trace, "O11", NULL, "every rank queues the same collectives, and those that the plan predicts")                 \
   CHECK(memory, "O12", NULL, "peak memory a rank and category against the closed formula; nothing allocated in steps")  \
+  CHECK(clock, "O13", NULL, "a step's time is no shorter than its parts, the run's no shorter than its steps")          \
   CHECK(divergence, "O15", companions_part, "where block outputs, then gradients, first leave the truth")               \
   CHECK(shim, "O16", NULL, "MPI calls and bytes counted below the trainer equal what its trace implies")                \
   CHECK(curve, "O3", companions_curve, "the loss of every step of a long run beside the serial run's")                  \

@@ -41,6 +41,7 @@ static struct run_config serial(const struct run_config *c)
   s.communicate = true;
   s.slow_percent = defaults.slow_percent;
   s.slow_rank = defaults.slow_rank;
+  s.slow_data_ms = defaults.slow_data_ms;
   memset(s.fault, 0, sizeof s.fault);
   s.fault_strength = defaults.fault_strength;
   s.fault_rank = defaults.fault_rank;

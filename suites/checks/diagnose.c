@@ -49,18 +49,20 @@ static int count_off(const struct signs *s, const struct gaps *g)
 
 /* --- hangs and order -------------------------------------------------------------------- */
 
+/* Its last word: memory is told once all steps are done. */
+static bool said_its_end(const struct run_data *run, int rank) { return evidence_count(run, "memory", rank, -1, -1) > 0; }
+
 static bool rank_ended_early(const struct signs *s)
 {
-  const struct verdict *ends = failed(s, "ends");
-  if (ends == NULL || strcmp(s->run->end, "timeout") != 0) return false;
-  int most = 0, least = -1;
+  if (failed(s, "ends") == NULL || strcmp(s->run->end, "timeout") != 0) return false;
+  int ended = 0, most = 0, least = INT_MAX;
   for (int rank = 0; rank < evidence_ranks(s->run); rank++) {
-    int told = evidence_count(s->run, "step", rank, -1, -1);
-    if (evidence_count(s->run, "memory", rank, -1, -1) + evidence_count(s->run, "done", rank, -1, -1) > 0) told = INT_MAX; /* said at the end */
+    const int told = evidence_count(s->run, "step", rank, -1, -1);
+    ended += said_its_end(s->run, rank);
     if (told > most) most = told;
-    if (least < 0 || told < least) least = told;
+    if (told < least) least = told;
   }
-  return most > least;
+  return (ended > 0 && ended < evidence_ranks(s->run)) || most > least;
 }
 
 static bool order_differs(const struct signs *s)
@@ -235,7 +237,18 @@ static bool schedule_runs_ahead(const struct signs *s)
   return false;
 }
 
-static bool memory_is_off(const struct signs *s) { return failed(s, "memory") != NULL; }
+/* What was measured and what was predicted of a category or of the whole: not what no category holds. */
+static bool memory_is_off(const struct signs *s)
+{
+  const struct verdict *memory = failed(s, "memory");
+  return memory != NULL && strstr(memory->worst, "formula") != NULL;
+}
+
+static bool step_is_shorter_than_its_parts(const struct signs *s)
+{
+  const struct verdict *clock = failed(s, "clock");
+  return clock != NULL && strstr(clock->worst, "parts of step") != NULL;
+}
 
 static const struct {
   enum fault cause;
@@ -262,6 +275,7 @@ static const struct {
   {FAULT_LN_GA_MEAN_OF_MEANS, weighted_by_microbatch},
   {FAULT_LN_RANK_TOKEN_IMBALANCE, weighted_by_rank},
   {FAULT_MM_WRONG_ESTIMATE, memory_is_off},
+  {FAULT_PF_METRICS_WRONG, step_is_shorter_than_its_parts},
 };
 
 static bool loss_sums_agree(const struct run_data *run, const struct run_data *truth)

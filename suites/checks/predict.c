@@ -5,6 +5,7 @@
  */
 #include "predict.h"
 
+#include "base/fault.h"
 #include "judge.h"
 #include "shapes.h"
 
@@ -129,7 +130,7 @@ void predict(const struct run_config *c, struct predicted *out)
     .parameters = parameters(c),
     .parameters_bytes = flat * bytes,
     .gradients_bytes = gradients(c),
-    .optimizer_bytes = c->optimizer == OPTIMIZER_ADAMW ? 2.0 * flat * bytes : 0.0,
+    .optimizer_bytes = c->optimizer == OPTIMIZER_ADAMW && !fault_is(FAULT_MM_WRONG_ESTIMATE) ? 2.0 * flat * bytes : 0.0,
     .activations_bytes = activations(c),
     .communication_bytes = communication(c),
     .flops_full = flops(c, 1.0),

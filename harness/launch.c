@@ -123,6 +123,9 @@ static enum err words_openmpi(const struct launch_world *w, const struct launch_
   } else { /* one machine: no TCP to set up, and no ptrace right needed for single copies */
     SETTING("OMPI_MCA_btl=self,vader");
     SETTING("OMPI_MCA_btl_vader_single_copy_mechanism=none");
+    /* Without them, fragments of 32 KiB, few at a time: an all-reduce of 16 MiB beside busy compute, whose
+     * poller looks once in a while, took 400 ms; with larger ones 35. */
+    SETTING("OMPI_MCA_btl_vader_max_send_size=262144");
     if (wish->ranks > w->cores) {
       WORD("--oversubscribe");
       SETTING("OMPI_MCA_mpi_yield_when_idle=1");

@@ -42,7 +42,8 @@ struct data_plan;
  * policy chunked: a document is cut into sequences that fill T; only its last is padded.
  * The last token of a document has no target; the last one before a cut has.  Positions
  * restart with each document and each cut.  Document ids are numbers of the corpus.
- * Every 16th document is kept for evaluation (with fewer than 16, all serve both).
+ * Every 16th document is kept for evaluation, in one order of its own (with fewer than 16, all
+ * serve both).
  *
  * With run.batch_file the sequences are the rows of its tensors `tokens`, `targets`, `positions`,
  * `documents` (int32 or int64, [k * global_batch, T]), step after step and again from the start;

@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HELD_OUT = 16 }; /* every 16th document is evaluation's */
+enum { HELD_OUT = 16 };            /* every 16th document is evaluation's            */
+enum { EVALUATION_ORDER = -1 };    /* the one order of evaluation, where epochs have theirs */
 
 /* Training or evaluation: the pieces (documents or chunks) it is made of. */
 struct part {
@@ -160,22 +161,22 @@ static void place_padding(int64_t b, struct batch *out)
   }
 }
 
-/* Sequence `i` of an epoch of `part`; evaluation keeps the order of the corpus. */
+/* Sequence `i` of an epoch of `part`. */
 static enum err place_sequence(const struct data_plan *p, const struct part *part, int64_t epoch, int64_t i, int64_t b,
                                struct batch *out)
 {
-  const bool ordered = part == &p->evaluation;
+  const int64_t order = part == &p->evaluation ? EVALUATION_ORDER : epoch;
   const int64_t T = p->run.sequence, each = p->run.documents_each;
   place_padding(b, out);
   if (p->run.policy == POLICY_CHUNKED) {
-    const int64_t piece = ordered ? i : permute((uint64_t)p->run.seed, epoch, part->pieces, i);
+    const int64_t piece = permute((uint64_t)p->run.seed, order, part->pieces, i);
     const int64_t d = document_with_piece(part, piece);
     TRY(place_document(p, document_of(p, part, d), (piece - part->first_piece[d]) * T, b, 0, T, out));
     return ERR_OK;
   }
   int64_t col = 0;
   for (int64_t j = i * each; j < (i + 1) * each && j < part->documents; j++) {
-    const int64_t d = document_of(p, part, ordered ? j : permute((uint64_t)p->run.seed, epoch, part->pieces, j));
+    const int64_t d = document_of(p, part, permute((uint64_t)p->run.seed, order, part->pieces, j));
     const int64_t room = T / each, length = corpus_length(p->corpus, d);
     TRY(place_document(p, d, 0, b, col, room, out));
     col += length < room ? length : room;

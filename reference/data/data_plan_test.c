@@ -181,12 +181,34 @@ static void valid_tokens_are_uneven_over_micro_batches_and_ranks(void)
 
 static void evaluation_has_fixed_documents_of_its_own(void)
 {
+  static const int again[8] = {0, 1, 2, 0, 0, 1, 2, 0}; /* three held out; six sequences a batch begin the round anew */
   struct fixture f;
+  int32_t taken[8];
   if (!setup(&f, config())) return;
-  CHECK_OK(data_plan_batch(f.plan, -1, 0, &f.batch));
-  CHECK(f.batch.documents[0] == 15 && f.batch.documents[24] == 31);
-  CHECK_OK(data_plan_batch(f.plan, -1, 1, &f.batch));
-  CHECK(f.batch.documents[0] == 47 && f.batch.documents[24] == 15); /* three held out, then again */
+  for (int i = 0; i < 4; i++) {
+    CHECK_OK(data_plan_batch(f.plan, -1 - i / 2, i % 2, &f.batch));
+    taken[2 * i] = f.batch.documents[0];
+    taken[2 * i + 1] = f.batch.documents[24];
+  }
+  for (int i = 0; i < 8; i++) CHECK(taken[i] % 16 == 15 && taken[i] == taken[again[i]]);
+  CHECK(taken[0] != taken[1] && taken[1] != taken[2] && taken[2] != taken[0]);
+  teardown(&f);
+}
+
+static void evaluation_is_spread_over_a_chunked_corpus(void)
+{
+  struct run_config c = config();
+  c.documents = 400;
+  c.policy = POLICY_CHUNKED;
+  c.sequence = 6;
+  struct fixture f;
+  if (!setup(&f, c)) return;
+  int seen[400] = {0}, distinct = 0;
+  for (int64_t m = 0; m < 3; m++) {
+    CHECK_OK(data_plan_batch(f.plan, -1, m, &f.batch));
+    for (int b = 0; b < 2; b++) distinct += seen[f.batch.documents[b * 6]]++ == 0;
+  }
+  CHECK(distinct >= 4); /* six chunks of 25 documents */
   teardown(&f);
 }
 
@@ -316,6 +338,7 @@ int main(void)
     TEST(targets_positions_and_padding_are_as_stated),
     TEST(valid_tokens_are_uneven_over_micro_batches_and_ranks),
     TEST(evaluation_has_fixed_documents_of_its_own),
+    TEST(evaluation_is_spread_over_a_chunked_corpus),
     TEST(a_hash_tells_any_change),
     TEST(impossible_plans_are_refused),
     TEST(a_batch_file_is_taken_as_it_is_and_checked),

@@ -92,9 +92,10 @@ static void the_shim_counts_what_the_trace_stands_for(void)
   struct bench b;
   bench_open(&b, DEV_CPU, 0);
   struct tensor t = matrix(&b, DTYPE_F32, 6, 9, false), mine = matrix(&b, DTYPE_F32, 2, 9, false);
-  for (int way = 0; way < 8; way++) {
+  for (int way = 0; way < 16; way++) {
     const struct comm_config config = {
-      .name = "dp", .reduce = way & 1 ? COMM_ORDERED : COMM_FAST, .synchronous = (way & 2) != 0, .piece = way & 4 ? 20 : 0};
+      .name = "dp", .reduce = way & 1 ? COMM_ORDERED : COMM_FAST, .synchronous = (way & 2) != 0, .piece = way & 4 ? 20 : 0,
+      .delay_ms = way & 8 ? 1 : 0};
     struct comm *c = comm_of(&b, 4096, &config);
     fill(&t, 0, 0);
     comm_trace_restart(world);

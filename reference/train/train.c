@@ -7,6 +7,7 @@
 #include "train/meters.h"
 #include "train/say.h"
 #include "train/threads.h"
+#include "train/warm.h"
 
 #include <stdio.h>
 
@@ -89,6 +90,14 @@ static enum err steps(struct loop *l)
   return ERR_OK;
 }
 
+/* What is there before a run: its memory is counted from here. */
+static enum err before(const struct run_config *run, int64_t *os_base)
+{
+  TRY(warm_libraries(run));
+  TRY(meters_memory_restart(os_base));
+  return ERR_OK;
+}
+
 static enum err start(struct loop *l)
 {
   int threads;
@@ -116,7 +125,7 @@ enum err train_run(const struct output *o, bool *fatal)
   enum err err;
   struct loop l = {.output = o, .run = o->run};
   *fatal = false;
-  TRY(comm_agree(o->world, meters_memory_restart(&l.memory.os_base)));
+  TRY(comm_agree(o->world, before(o->run, &l.memory.os_base)));
   TRY(trainer_create(o->world, o->run, &l.t, fatal));
   TRY_TO(destroy_loop, comm_agree(o->world, start(&l)));
 

@@ -1,0 +1,9 @@
+/* warm.h - libraries started before anything of a run is measured. */
+#ifndef TRAIN_WARM_H
+#define TRAIN_WARM_H
+#include "base/config.h"
+
+/* One small product of each kind on a device of its own: code pages, tables and threads of the matrix
+ * library are there when the memory of a run begins to count. */
+enum err warm_libraries(const struct run_config *run);
+#endif

@@ -1,7 +1,9 @@
 /* train.c - the loop over steps; what is recorded when. */
 #include "train/train.h"
 
+#include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "comm/pmpi_shim.h"
 #include "train/dump.h"
 #include "train/meters.h"
@@ -9,7 +11,9 @@
 #include "train/threads.h"
 #include "train/warm.h"
 
-#include <stdio.h>
+#include <inttypes.h>
+
+enum { TELL_EACH_MS = 1000 };
 
 struct loop {
   const struct output *output;
@@ -17,6 +21,7 @@ struct loop {
   struct trainer *t;
   struct dumper *dump;
   struct say_memory memory;
+  double told_ms; /* when a person last heard of it */
 };
 
 static bool recorded(const struct run_config *run, int64_t step)
@@ -48,6 +53,15 @@ static enum err record_step(struct loop *l, int64_t step, const struct step_cloc
   return ERR_OK;
 }
 
+/* For a person: now and then, first and last.  No speed: that comes with a verdict, from the harness. */
+static void tell(struct loop *l, int64_t step)
+{
+  const bool ends = step == 0 || step == l->run->steps - 1;
+  if (!ends && clock_ms() - l->told_ms < TELL_EACH_MS) return;
+  l->told_ms = clock_ms();
+  log_info("%s: step %" PRId64 " of %" PRId64 ", loss %.4f", l->run->name, step + 1, l->run->steps, l->t->now.all[1]);
+}
+
 static enum err one_step(struct loop *l, int64_t step)
 {
   struct step_clock clock;
@@ -62,6 +76,7 @@ static enum err one_step(struct loop *l, int64_t step)
     dev_usage_restart(l->t->dev);
   }
   if (recorded(l->run, step)) TRY(record_step(l, step, &clock));
+  tell(l, step);
   return ERR_OK;
 }
 

@@ -28,12 +28,9 @@ enum err op_adamw(struct dev_stream *s, const struct tensor *w, const struct ten
                   const struct op_adamw *rule)
 {
   TRY(op_expect_real("w", w));
-  TRY(op_expect("m", m, w->type, w->rows, w->cols));
-  TRY(op_expect("v", v, w->type, w->rows, w->cols));
-  TRY(op_expect("g", g, w->type, w->rows, w->cols));
-  TRY(op_expect("lr", lr, DTYPE_F64, 1, 1));
-  TRY(op_expect("t", t, DTYPE_I64, 1, 1));
-  TRY(op_expect("factor", factor, DTYPE_F64, 1, 1));
+  TRY(OP_EXPECT({"m", m, w->type, w->rows, w->cols}, {"v", v, w->type, w->rows, w->cols},
+                {"g", g, w->type, w->rows, w->cols}, {"lr", lr, DTYPE_F64, 1, 1}, {"t", t, DTYPE_I64, 1, 1},
+                {"factor", factor, DTYPE_F64, 1, 1}));
   const struct update_args args = {*w, *m, *v, *g, *lr, *t, *factor, *rule};
   return OP_SUBMIT(s, &op_adamw_kernels[w->type], args, {w, OP_WRITE}, {m, OP_WRITE}, {v, OP_WRITE}, {g, OP_READ}, {lr, OP_READ},
                    {t, OP_READ}, {factor, OP_READ});
@@ -43,9 +40,7 @@ enum err op_sgd(struct dev_stream *s, const struct tensor *w, const struct tenso
                 const struct tensor *factor, double weight_decay)
 {
   TRY(op_expect_real("w", w));
-  TRY(op_expect("g", g, w->type, w->rows, w->cols));
-  TRY(op_expect("lr", lr, DTYPE_F64, 1, 1));
-  TRY(op_expect("factor", factor, DTYPE_F64, 1, 1));
+  TRY(OP_EXPECT({"g", g, w->type, w->rows, w->cols}, {"lr", lr, DTYPE_F64, 1, 1}, {"factor", factor, DTYPE_F64, 1, 1}));
   const struct update_args args = {.w = *w, .g = *g, .lr = *lr, .factor = *factor, .rule.weight_decay = weight_decay};
   return OP_SUBMIT(s, &op_sgd_kernels[w->type], args, {w, OP_WRITE}, {g, OP_READ}, {lr, OP_READ}, {factor, OP_READ});
 }

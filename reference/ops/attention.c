@@ -64,8 +64,7 @@ static enum err expect_shapes(const struct tensor *o, const struct tensor *lse, 
   const int64_t C = qkv->cols / 3;
   if (heads < 1 || qkv->cols % 3 != 0 || C % heads != 0 || C == 0)
     FAIL(ERR_ARG, "qkv has %" PRId64 " columns, expected 3 * heads * D for %d heads", qkv->cols, heads);
-  TRY(op_expect("o", o, qkv->type, qkv->rows, C));
-  TRY(op_expect("lse", lse, qkv->type, qkv->rows, heads));
+  TRY(OP_EXPECT({"o", o, qkv->type, qkv->rows, C}, {"lse", lse, qkv->type, qkv->rows, heads}));
   return op_expect_tokens("docs", docs, qkv->rows);
 }
 
@@ -81,8 +80,7 @@ enum err op_attention_bwd(struct dev_stream *s, const struct tensor *dqkv, const
                           const struct tensor *lse, const struct tensor *qkv, const struct tensor *docs, int heads)
 {
   TRY(expect_shapes(o, lse, qkv, docs, heads));
-  TRY(op_expect("dqkv", dqkv, qkv->type, qkv->rows, qkv->cols));
-  TRY(op_expect("d_o", d_o, qkv->type, qkv->rows, o->cols));
+  TRY(OP_EXPECT({"dqkv", dqkv, qkv->type, qkv->rows, qkv->cols}, {"d_o", d_o, qkv->type, qkv->rows, o->cols}));
   const struct attention_args args = {*o, *lse, *qkv, *docs, *d_o, *dqkv, heads};
   return OP_SUBMIT(s, &op_attention_bwd_kernels[qkv->type], args, {dqkv, OP_WRITE}, {d_o, OP_READ}, {o, OP_READ}, {lse, OP_READ},
                    {qkv, OP_READ}, {docs, OP_READ});

@@ -133,7 +133,7 @@ CLONES static double OP(dot)(const REAL *a, const REAL *b, int64_t n)
 {
   double piece[PIECE], lane[LANES] = {0};
   for (int64_t c = 0; c < n; c += PIECE) {
-    const int64_t m = n - c < PIECE ? n - c : PIECE;
+    const int64_t m = piece_size(n - c);
     SIMD for (int64_t i = 0; i < m; i++) piece[i] = (double)a[c + i] * (double)b[c + i];
     lanes_add(lane, piece, m);
   }

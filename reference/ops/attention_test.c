@@ -132,6 +132,54 @@ static void forward_is_the_formula(void)
     }
 }
 
+/* The backward of attention.c's header with the whole p, for sequences of several blocks. */
+static void backward_is_the_formula(void)
+{
+  for (int layout = 0; layout < LAYOUTS; layout++)
+    for (int i = 0; i < SIZES; i++) {
+      const int64_t B = sizes[i].B, T = sizes[i].T, D = sizes[i].D, C = sizes[i].heads * D;
+      const int heads = sizes[i].heads;
+      const double scale = 1 / sqrt((double)D);
+      struct arena a;
+      struct tensor f[TRIAL_OPERANDS], x[TRIAL_OPERANDS];
+      const struct trial forward = fwd(B, T, heads, D, layout), back = bwd(B, T, heads, D, layout);
+      arena_open(&a);
+      trial_tensors(&forward, DTYPE_F64, 0, 0, &a, f);
+      trial_tensors(&back, DTYPE_F64, 0, 0, &a, x);
+      trial_run(&forward, DEV_CPU, 1, f);
+      x[2] = f[0], x[3] = f[1], x[4] = f[2], x[5] = f[3];
+      trial_run(&back, DEV_CPU, 2, x);
+      const struct tensor want = arena_tensor(&a, DTYPE_F64, B * T, 3 * C, 0, 0);
+      for (int64_t n = 0; n < B * T; n++)
+        for (int64_t c = 0; c < 3 * C; c++) put(&want, n, c, 0);
+      double *o = malloc((size_t)(T * D) * sizeof *o), *lse = malloc((size_t)T * sizeof *lse), *p = malloc((size_t)(T * T) * sizeof *p);
+      for (int64_t b = 0; b < B; b++)
+        for (int h = 0; h < heads; h++) {
+          plain(&f[2], &f[3], b, heads, h, o, lse, p);
+          const int64_t q = h * D, k = C + q, v = 2 * C + q;
+          for (int64_t t = 0; t < T; t++) {
+            double delta = 0;
+            for (int64_t d = 0; d < D; d++) delta += get(&x[1], b * T + t, q + d) * o[t * D + d];
+            for (int64_t u = 0; u <= t; u++) {
+              double dp = 0;
+              for (int64_t d = 0; d < D; d++) dp += get(&x[1], b * T + t, q + d) * get(&f[2], b * T + u, v + d);
+              const double pu = p[t * T + u], ds = pu * (dp - delta) * scale;
+              for (int64_t d = 0; d < D; d++) {
+                put(&want, b * T + u, v + d, get(&want, b * T + u, v + d) + pu * get(&x[1], b * T + t, q + d));
+                put(&want, b * T + t, q + d, get(&want, b * T + t, q + d) + ds * get(&f[2], b * T + u, k + d));
+                put(&want, b * T + u, k + d, get(&want, b * T + u, k + d) + ds * get(&f[2], b * T + t, q + d));
+              }
+            }
+          }
+        }
+      CHECK_NEAR(distance(&x[0], &want), 0, 8e-15);
+      free(o);
+      free(lse);
+      free(p);
+      arena_close(&a);
+    }
+}
+
 static void backward_matches_central_differences(void)
 {
   for (int layout = 0; layout < LAYOUTS; layout++)
@@ -203,7 +251,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(bits_depend_on_the_inputs_alone), TEST(what_it_touches_is_declared),          TEST(wrong_shapes_are_refused),
     TEST(forward_is_the_formula),          TEST(backward_matches_central_differences), TEST(documents_do_not_meet),
-    TEST(large_scores_are_safe),           TEST(float32_is_as_near_as_its_roundings),
+    TEST(backward_is_the_formula),         TEST(large_scores_are_safe),                TEST(float32_is_as_near_as_its_roundings),
   };
   return test_main("attention", tests, sizeof tests / sizeof *tests);
 }

@@ -34,9 +34,8 @@ static const struct dev_kernel clip_factor_kernel = {.name = "op_clip_factor", .
 enum err op_clip_factor(struct dev_stream *s, const struct tensor *factor, const struct tensor *norm,
                         const struct tensor *sum_squares, double max_norm)
 {
-  TRY(op_expect("factor", factor, DTYPE_F64, 1, 1));
-  TRY(op_expect("norm", norm, DTYPE_F64, 1, 1));
-  TRY(op_expect("sum_squares", sum_squares, DTYPE_F64, 1, 1));
+  TRY(OP_EXPECT({"factor", factor, DTYPE_F64, 1, 1}, {"norm", norm, DTYPE_F64, 1, 1},
+                {"sum_squares", sum_squares, DTYPE_F64, 1, 1}));
   if (!(max_norm >= 0)) FAIL(ERR_ARG, "max_norm %.17g, expected at least 0", max_norm);
   const struct clip_args args = {*factor, *norm, *sum_squares, max_norm == 0 ? INFINITY : max_norm};
   return OP_SUBMIT(s, &clip_factor_kernel, args, {factor, OP_WRITE}, {norm, OP_WRITE}, {sum_squares, OP_READ});
@@ -57,8 +56,7 @@ static const struct dev_kernel reciprocal_kernel = {.name = "op_reciprocal", .ru
 
 enum err op_reciprocal(struct dev_stream *s, const struct tensor *y, const struct tensor *x)
 {
-  TRY(op_expect("y", y, DTYPE_F64, 1, 1));
-  TRY(op_expect("x", x, DTYPE_F64, 1, 1));
+  TRY(OP_EXPECT({"y", y, DTYPE_F64, 1, 1}, {"x", x, DTYPE_F64, 1, 1}));
   const struct reciprocal_args args = {*y, *x};
   return OP_SUBMIT(s, &reciprocal_kernel, args, {y, OP_WRITE}, {x, OP_READ});
 }

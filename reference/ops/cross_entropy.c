@@ -40,8 +40,7 @@ enum err op_cross_entropy_fwd(struct dev_stream *s, const struct tensor *losses,
 {
   TRY(op_expect_real("logits", logits));
   if (logits->cols < 1) FAIL(ERR_ARG, "logits has no columns");
-  TRY(op_expect("losses", losses, DTYPE_F64, logits->rows, 1));
-  TRY(op_expect("lse", lse, logits->type, logits->rows, 1));
+  TRY(OP_EXPECT({"losses", losses, DTYPE_F64, logits->rows, 1}, {"lse", lse, logits->type, logits->rows, 1}));
   TRY(op_expect_tokens("targets", targets, logits->rows));
   const struct cross_entropy_args args = {.logits = *logits, .targets = *targets, .lse = *lse, .losses = *losses};
   return OP_SUBMIT(s, &op_cross_entropy_fwd_kernels[logits->type], args, {losses, OP_WRITE}, {lse, OP_WRITE}, {logits, OP_READ},
@@ -52,8 +51,8 @@ enum err op_cross_entropy_bwd(struct dev_stream *s, const struct tensor *dlogits
                               const struct tensor *lse, const struct tensor *targets, const struct tensor *scale)
 {
   TRY(op_expect_real("logits", logits));
-  TRY(op_expect("dlogits", dlogits, logits->type, logits->rows, logits->cols));
-  TRY(op_expect("lse", lse, logits->type, logits->rows, 1));
+  TRY(OP_EXPECT({"dlogits", dlogits, logits->type, logits->rows, logits->cols},
+                {"lse", lse, logits->type, logits->rows, 1}));
   TRY(op_expect_tokens("targets", targets, logits->rows));
   TRY(op_expect("scale", scale, DTYPE_F64, 1, 1));
   const struct cross_entropy_args args = {.dlogits = *dlogits, .logits = *logits, .lse = *lse, .targets = *targets, .scale = *scale};

@@ -14,7 +14,7 @@ CLONES static double OP(sum_exp)(const REAL *x, REAL shift, int64_t V)
 {
   double piece[PIECE], lane[LANES] = {0};
   for (int64_t v = 0; v < V; v += PIECE) {
-    const int64_t n = V - v < PIECE ? V - v : PIECE;
+    const int64_t n = piece_size(V - v);
     SIMD for (int64_t i = 0; i < n; i++) piece[i] = (double)OP(exp)(x[v + i] - shift);
     lanes_add(lane, piece, n);
   }

@@ -60,9 +60,8 @@ enum err op_dropout(struct dev_stream *s, const struct tensor *y, const struct t
                     const struct tensor *step, const struct tensor *samples, int64_t positions_max)
 {
   TRY(op_expect_real("x", x));
-  TRY(op_expect("y", y, x->type, x->rows, x->cols));
-  TRY(op_expect("step", step, DTYPE_I32, 1, 1));
-  TRY(op_expect("samples", samples, DTYPE_I32, -1, 1));
+  TRY(OP_EXPECT({"y", y, x->type, x->rows, x->cols}, {"step", step, DTYPE_I32, 1, 1},
+                {"samples", samples, DTYPE_I32, -1, 1}));
   if (!(p >= 0 && p < 1)) FAIL(ERR_ARG, "dropout probability %.17g, expected 0 <= p < 1", p);
   const int64_t B = samples->rows;
   if (B < 1 || x->rows % B != 0) FAIL(ERR_ARG, "x has %" PRId64 " rows for %" PRId64 " samples", x->rows, B);

@@ -19,7 +19,7 @@ static enum err OP(op_dropout)(void *args)
     REAL *y = (REAL *)tensor_row(&d->y, n);
     const REAL *x = (const REAL *)tensor_row(&d->x, n);
     for (int64_t c = 0; c < C; c += PIECE) {
-      const int64_t count = C - c < PIECE ? C - c : PIECE;
+      const int64_t count = piece_size(C - c);
       const uint64_t word = row + (uint64_t)c, skip = word % 4;
       uint32_t words[4 * BLOCKS];
       draw_blocks(key, word / 4, ((int64_t)skip + count + 3) / 4, words);

@@ -90,8 +90,7 @@ enum err op_copy(struct dev_stream *s, const struct tensor *y, const struct tens
 enum err op_add(struct dev_stream *s, const struct tensor *y, const struct tensor *a, const struct tensor *b)
 {
   TRY(op_expect_real("y", y));
-  TRY(op_expect("a", a, y->type, y->rows, y->cols));
-  TRY(op_expect("b", b, y->type, y->rows, y->cols));
+  TRY(OP_EXPECT({"a", a, y->type, y->rows, y->cols}, {"b", b, y->type, y->rows, y->cols}));
   const struct elementwise_args args = {.y = *y, .x = *a, .b = *b};
   return OP_SUBMIT(s, &op_add_kernels[y->type], args, {y, OP_WRITE}, {a, OP_READ}, {b, OP_READ});
 }
@@ -107,8 +106,8 @@ enum err op_accumulate(struct dev_stream *s, const struct tensor *y, const struc
 enum err op_scale(struct dev_stream *s, const struct tensor *y, const struct tensor *x, const struct tensor *factor)
 {
   TRY(op_expect_real("y", y));
-  TRY(op_expect("x", x, y->type, y->rows, y->cols));
-  TRY(op_expect("factor", factor, factor->type == DTYPE_F64 ? DTYPE_F64 : y->type, 1, 1));
+  TRY(OP_EXPECT({"x", x, y->type, y->rows, y->cols},
+                {"factor", factor, factor->type == DTYPE_F64 ? DTYPE_F64 : y->type, 1, 1}));
   const struct elementwise_args args = {.y = *y, .x = *x, .b = *factor};
   return OP_SUBMIT(s, &op_scale_kernels[y->type], args, {y, OP_WRITE}, {x, OP_READ}, {factor, OP_READ});
 }

@@ -39,8 +39,7 @@ enum err op_embedding_fwd(struct dev_stream *s, const struct tensor *y, const st
                           const struct tensor *tokens, const struct tensor *positions)
 {
   TRY(op_expect_real("y", y));
-  TRY(op_expect("wte", wte, y->type, -1, y->cols));
-  TRY(op_expect("wpe", wpe, y->type, -1, y->cols));
+  TRY(OP_EXPECT({"wte", wte, y->type, -1, y->cols}, {"wpe", wpe, y->type, -1, y->cols}));
   TRY(op_expect_tokens("tokens", tokens, y->rows));
   TRY(op_expect("positions", positions, DTYPE_I32, tokens->rows, tokens->cols));
   const struct embedding_args args = {*y, *wte, *wpe, *tokens, *positions};

@@ -21,8 +21,7 @@ static enum err OP(op_embedding_fwd)(void *args)
 static void OP(scatter)(const struct tensor *table, const struct tensor *ids, const struct tensor *dy)
 {
   const int64_t N = dy->rows;
-  if (N == 0) return;
-  const int64_t turn = fault_is(FAULT_RNG_NONDETERMINISTIC_EMBEDDING_BWD) ? (int64_t)(clock_ms() * 1e6) % N : 0;
+  const int64_t turn = fault_is(FAULT_RNG_NONDETERMINISTIC_EMBEDDING_BWD) ? (int64_t)(clock_ms() * 1e6) % (N + 1) : 0;
 #pragma omp parallel if (tensor_count(dy) >= PARALLEL_FROM)
   {
     const int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();

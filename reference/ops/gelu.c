@@ -30,8 +30,7 @@ enum err op_gelu_fwd(struct dev_stream *s, const struct tensor *y, const struct 
 enum err op_gelu_bwd(struct dev_stream *s, const struct tensor *dx, const struct tensor *dy, const struct tensor *x)
 {
   TRY(op_expect_real("x", x));
-  TRY(op_expect("dx", dx, x->type, x->rows, x->cols));
-  TRY(op_expect("dy", dy, x->type, x->rows, x->cols));
+  TRY(OP_EXPECT({"dx", dx, x->type, x->rows, x->cols}, {"dy", dy, x->type, x->rows, x->cols}));
   const struct gelu_args args = {.y = *dx, .x = *x, .dy = *dy};
   return OP_SUBMIT(s, &op_gelu_bwd_kernels[x->type], args, {dx, OP_WRITE}, {dy, OP_READ}, {x, OP_READ});
 }

@@ -5,13 +5,13 @@ CLONES static void OP(moments)(const REAL *x, int64_t C, double *mean, double *v
 {
   double piece[PIECE], lane[LANES] = {0}, lane2[LANES] = {0};
   for (int64_t c = 0; c < C; c += PIECE) {
-    const int64_t n = C - c < PIECE ? C - c : PIECE;
+    const int64_t n = piece_size(C - c);
     SIMD for (int64_t i = 0; i < n; i++) piece[i] = (double)x[c + i];
     lanes_add(lane, piece, n);
   }
   const double m = lanes_total(lane) / (double)C;
   for (int64_t c = 0; c < C; c += PIECE) {
-    const int64_t n = C - c < PIECE ? C - c : PIECE;
+    const int64_t n = piece_size(C - c);
     SIMD for (int64_t i = 0; i < n; i++)
     {
       const double d = (double)x[c + i] - m;
@@ -50,7 +50,7 @@ CLONES static void OP(projections)(const REAL *dy, const REAL *x, const REAL *w,
 {
   double g[PIECE], gx[PIECE], lane[LANES] = {0}, lane2[LANES] = {0};
   for (int64_t c = 0; c < C; c += PIECE) {
-    const int64_t n = C - c < PIECE ? C - c : PIECE;
+    const int64_t n = piece_size(C - c);
     SIMD for (int64_t i = 0; i < n; i++)
     {
       g[i] = (double)dy[c + i] * (double)w[c + i];
@@ -109,8 +109,7 @@ CLONES static void OP(sum_rows)(const struct layernorm_args *l, int64_t c, int64
 static enum err OP(op_layernorm_bwd_w)(void *args)
 {
   const struct layernorm_args *l = args;
-  const int64_t C = l->x.cols, width = PIECE / 2, pieces = (C + width - 1) / width;
 #pragma omp parallel for schedule(static) if (tensor_count(&l->x) >= PARALLEL_FROM)
-  for (int64_t p = 0; p < pieces; p++) OP(sum_rows)(l, p * width, C - p * width < width ? C - p * width : width);
+  for (int64_t c = 0; c < l->x.cols; c += PIECE) OP(sum_rows)(l, c, piece_size(l->x.cols - c));
   return ERR_OK;
 }

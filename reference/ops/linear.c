@@ -31,8 +31,8 @@ static enum err expect_shapes(const char *y_name, const struct tensor *y, const 
                               bool transposed)
 {
   TRY(op_expect_real(x_name, x));
-  TRY(op_expect(y_name, y, x->type, x->rows, -1));
-  TRY(op_expect(w_name, w, x->type, transposed ? y->cols : x->cols, transposed ? x->cols : y->cols));
+  TRY(OP_EXPECT({y_name, y, x->type, x->rows, -1},
+                {w_name, w, x->type, transposed ? y->cols : x->cols, transposed ? x->cols : y->cols}));
   if (b != NULL) TRY(op_expect(b_name, b, x->type, 1, y->cols));
   return ERR_OK;
 }

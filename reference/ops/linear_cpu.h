@@ -42,11 +42,8 @@ static enum err OP(op_linear_bwd_w)(void *args)
   TRY(OP(matmul)(l->w.rows, l->w.cols, l->y.rows, left->at, left->stride, true, right->at, right->stride, false, true, l->w.at,
                  l->w.stride));
   if (l->b.at == NULL) return ERR_OK;
-  const int64_t pieces = (l->y.cols + PIECE - 1) / PIECE;
 #pragma omp parallel for schedule(static) if (tensor_count(&l->y) >= PARALLEL_FROM)
-  for (int64_t p = 0; p < pieces; p++) {
-    const int64_t c = p * PIECE, n = l->y.cols - c < PIECE ? l->y.cols - c : PIECE;
-    OP(sum_columns)((REAL *)l->b.at + c, (const REAL *)l->y.at + c, l->y.stride, l->y.rows, n);
-  }
+  for (int64_t c = 0; c < l->y.cols; c += PIECE)
+    OP(sum_columns)((REAL *)l->b.at + c, (const REAL *)l->y.at + c, l->y.stride, l->y.rows, piece_size(l->y.cols - c));
   return ERR_OK;
 }

@@ -79,8 +79,8 @@ enum err op_matmul(struct dev_stream *s, const struct tensor *c, const struct te
 {
   TRY(op_expect_real("c", c));
   const int64_t depth = transpose_a ? a->rows : a->cols;
-  TRY(op_expect("a", a, c->type, transpose_a ? depth : c->rows, transpose_a ? c->rows : depth));
-  TRY(op_expect("b", b, c->type, transpose_b ? c->cols : depth, transpose_b ? depth : c->cols));
+  TRY(OP_EXPECT({"a", a, c->type, transpose_a ? depth : c->rows, transpose_a ? c->rows : depth},
+                {"b", b, c->type, transpose_b ? c->cols : depth, transpose_b ? depth : c->cols}));
   const struct matmul_args args = {*c, *a, *b, depth, transpose_a, transpose_b, accumulate};
   return OP_SUBMIT(s, &op_matmul_kernels[c->type], args, {c, OP_WRITE}, {a, OP_READ}, {b, OP_READ});
 }

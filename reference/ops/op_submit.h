@@ -33,6 +33,22 @@ static inline enum err op_expect(const char *name, const struct tensor *t, enum 
   return tensor_expect(name, t, rows, cols);
 }
 
+/* What each operand must be; a dimension of -1 is not looked at; an absent tensor (NULL) is fine. */
+struct op_want {
+  const char *name;
+  const struct tensor *t;
+  enum dtype type;
+  int64_t rows, cols;
+};
+static inline enum err op_expect_all(const struct op_want *want, size_t n)
+{
+  for (size_t i = 0; i < n; i++)
+    if (want[i].t != NULL) TRY(op_expect(want[i].name, want[i].t, want[i].type, want[i].rows, want[i].cols));
+  return ERR_OK;
+}
+#define OP_EXPECT(...) \
+  op_expect_all((const struct op_want[]){__VA_ARGS__}, sizeof((const struct op_want[]){__VA_ARGS__}) / sizeof(struct op_want))
+
 /* A [B, T] tensor of int32 with one entry for each of `rows` rows. */
 static inline enum err op_expect_tokens(const char *name, const struct tensor *t, int64_t rows)
 {

@@ -2,8 +2,9 @@
  *
  * Only tests include this.  A trial lists the operands of one call; from it follow
  *   trial_same_bits   outputs are all written and equal in bits again, with 1 and 2 threads, on the
- *                     lazy device, with strided rows and on odd addresses; no byte outside of the
- *                     outputs changes (all of those are 0xFF, so reading one shows as NaN)
+ *                     lazy device, with strided rows, on odd addresses and, if there are few rows,
+ *                     with rows 2^31 elements apart; no byte outside of the outputs changes, and
+ *                     bytes around inputs are 0xFF, so reading one shows as NaN
  *   trial_declares    each operand is declared to the device as what it is, and the gaps between
  *                     its rows are not
  *   trial_refuses     one row or column more, or another type, is ERR_ARG, operand by operand
@@ -22,14 +23,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* --- memory whose every other byte is watched ------------------------------------- */
 
-enum { ARENA_BYTES = 1 << 23, ARENA_TENSORS = 48, ARENA_GUARD = 64 };
+/* Around outputs stand other bytes than NaN: a kernel that wrote too far could have computed NaN there. */
+enum { ARENA_BYTES = 1 << 23, ARENA_TENSORS = 48, ARENA_GUARD = 64, AROUND_INPUTS = 0xFF, AROUND_OUTPUTS = 0xA5 };
 struct arena {
   unsigned char *at;
   size_t used;
   struct tensor tensor[ARENA_TENSORS];
+  size_t end[ARENA_TENSORS]; /* of the bytes around tensor i */
+  unsigned char around[ARENA_TENSORS];
   int n;
 };
 
@@ -41,33 +47,39 @@ static inline void arena_open(struct arena *a)
   CHECK(a->at != NULL);
 }
 
-/* A tensor with `gap` columns between rows, `shift` elements off a multiple of 64 bytes. */
-static inline struct tensor arena_tensor(struct arena *a, enum dtype type, int64_t rows, int64_t cols, int64_t gap, int64_t shift)
+/* A tensor of 0xFF with `gap` columns between rows, `shift` elements off a multiple of 64 bytes, and `around` it. */
+static inline struct tensor arena_place(struct arena *a, enum dtype type, int64_t rows, int64_t cols, int64_t gap, int64_t shift,
+                                        unsigned char around)
 {
-  const size_t size = dtype_bytes(type);
-  const size_t start = (a->used + ARENA_GUARD + 63) / 64 * 64 + (size_t)shift * size;
-  struct tensor t = {a->at + start, type, rows, cols, cols + gap};
-  const size_t end = start + (size_t)(rows * t.stride) * size;
-  BUG_IF(end + ARENA_GUARD > ARENA_BYTES || a->n == ARENA_TENSORS);
-  memset(a->at + a->used, 0xFF, end + ARENA_GUARD - a->used);
-  a->used = end;
-  a->tensor[a->n++] = t;
+  const size_t size = dtype_bytes(type), start = (a->used + ARENA_GUARD + 63) / 64 * 64 + (size_t)shift * size;
+  const struct tensor t = {a->at + start, type, rows, cols, cols + gap};
+  const size_t end = start + (size_t)(rows * t.stride) * size + ARENA_GUARD;
+  BUG_IF(end > ARENA_BYTES || a->n == ARENA_TENSORS);
+  memset(a->at + a->used, around, end - a->used);
+  for (int64_t r = 0; r < rows; r++) memset(tensor_row(&t, r), 0xFF, (size_t)cols * size);
+  a->tensor[a->n] = t;
+  a->around[a->n] = around;
+  a->end[a->n++] = a->used = end;
   return t;
 }
+static inline struct tensor arena_tensor(struct arena *a, enum dtype type, int64_t rows, int64_t cols, int64_t gap, int64_t shift)
+{
+  return arena_place(a, type, rows, cols, gap, shift, AROUND_INPUTS);
+}
 
-/* Every byte that belongs to no tensor is still 0xFF. */
+/* No byte that belongs to no tensor has changed. */
 static inline bool arena_intact(const struct arena *a)
 {
-  const unsigned char *p = a->at, *end = a->at + a->used + ARENA_GUARD;
-  for (int i = 0; i < a->n; i++)
-    for (int64_t r = 0; r < a->tensor[i].rows; r++) {
-      const unsigned char *row = (const unsigned char *)tensor_row(&a->tensor[i], r);
-      for (; p < row; p++)
-        if (*p != 0xFF) return false;
-      p = row + (size_t)a->tensor[i].cols * dtype_bytes(a->tensor[i].type);
+  const unsigned char *p = a->at;
+  for (int i = 0; i < a->n; i++) {
+    for (int64_t r = 0; r <= a->tensor[i].rows; r++) {
+      const bool last = r == a->tensor[i].rows;
+      const unsigned char *stop = last ? a->at + a->end[i] : (const unsigned char *)tensor_row(&a->tensor[i], r);
+      for (; p < stop; p++)
+        if (*p != a->around[i]) return false;
+      if (!last) p = stop + (size_t)a->tensor[i].cols * dtype_bytes(a->tensor[i].type);
     }
-  for (; p < end; p++)
-    if (*p != 0xFF) return false;
+  }
   return true;
 }
 
@@ -194,7 +206,8 @@ static inline void trial_tensors(const struct trial *x, enum dtype real, int64_t
 {
   for (int i = 0; i < x->n; i++) {
     const struct trial_operand *o = &x->operand[i];
-    t[i] = arena_tensor(a, o->type == TRIAL_REAL ? real : (enum dtype)o->type, o->rows, o->cols, gap, shift);
+    t[i] = arena_place(a, o->type == TRIAL_REAL ? real : (enum dtype)o->type, o->rows, o->cols, gap, shift,
+                       o->role == TRIAL_IN ? AROUND_INPUTS : AROUND_OUTPUTS);
     if (o->role != TRIAL_OUT) (o->fill ? o->fill : fill_seeded)(&t[i], 100 + (uint32_t)i);
   }
 }
@@ -237,8 +250,52 @@ static inline void trial_same_bits_as(const struct trial *x, enum dtype real)
   arena_close(&inputs);
 }
 
+/* A tensor whose rows are more than 2^31 elements apart: address space is reserved, and only rows can be touched. */
+enum { FAR_ROWS = 9 };
+static const int64_t far_stride = (1LL << 31) + 37;
+static inline size_t far_bytes(const struct tensor *t) { return (size_t)(t->rows * far_stride) * dtype_bytes(t->type); }
+static inline struct tensor far_tensor(enum dtype type, int64_t rows, int64_t cols)
+{
+  struct tensor t = {NULL, type, rows, cols, far_stride};
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  t.at = mmap(NULL, far_bytes(&t), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  BUG_IF(t.at == MAP_FAILED);
+  for (int64_t r = 0; r < rows; r++) {
+    const uintptr_t first = (uintptr_t)tensor_row(&t, r) / page * page, end = (uintptr_t)tensor_row(&t, r) + (size_t)cols * dtype_bytes(type);
+    BUG_IF(mprotect((void *)first, end - first, PROT_READ | PROT_WRITE) != 0);
+    memset(tensor_row(&t, r), 0xFF, (size_t)cols * dtype_bytes(type));
+  }
+  return t;
+}
+
+static inline void trial_far_rows(const struct trial *x, enum dtype real)
+{
+  struct arena near;
+  struct tensor want[TRIAL_OPERANDS], got[TRIAL_OPERANDS];
+  for (int i = 0; i < x->n; i++)
+    if (x->operand[i].rows > FAR_ROWS) return;
+  arena_open(&near);
+  trial_tensors(x, real, 0, 0, &near, want);
+  for (int i = 0; i < x->n; i++) {
+    got[i] = far_tensor(want[i].type, want[i].rows, want[i].cols);
+    for (int64_t r = 0; r < want[i].rows; r++)
+      memcpy(tensor_row(&got[i], r), tensor_row(&want[i], r), (size_t)want[i].cols * dtype_bytes(want[i].type));
+  }
+  trial_run(x, DEV_CPU, 1, want);
+  trial_run(x, DEV_CPU, 2, got);
+  for (int i = 0; i < x->n; i++) {
+    char what[160];
+    snprintf(what, sizeof what, "%s %s [%d]: %s with far rows", x->name, dtype_name(real), x->number, x->operand[i].name);
+    check_true(same_bits(&got[i], &want[i]), __FILE__, __LINE__, what);
+    munmap(got[i].at, far_bytes(&got[i]));
+  }
+  arena_close(&near);
+}
+
 static inline void trial_same_bits(const struct trial *x)
 {
+  trial_far_rows(x, DTYPE_F32);
+  trial_far_rows(x, DTYPE_F64);
   trial_same_bits_as(x, DTYPE_F32);
   trial_same_bits_as(x, DTYPE_F64);
 }

@@ -4,7 +4,7 @@ CLONES static double OP(chunk_sum)(const REAL *x, int64_t n)
 {
   double piece[PIECE], lane[LANES] = {0};
   for (int64_t k = 0; k < n; k += PIECE) {
-    const int64_t m = n - k < PIECE ? n - k : PIECE;
+    const int64_t m = piece_size(n - k);
     SIMD for (int64_t i = 0; i < m; i++) piece[i] = (double)x[k + i];
     lanes_add(lane, piece, m);
   }
@@ -15,7 +15,7 @@ CLONES static double OP(chunk_sum_squares)(const REAL *x, int64_t n)
 {
   double piece[PIECE], lane[LANES] = {0};
   for (int64_t k = 0; k < n; k += PIECE) {
-    const int64_t m = n - k < PIECE ? n - k : PIECE;
+    const int64_t m = piece_size(n - k);
     SIMD for (int64_t i = 0; i < m; i++) piece[i] = (double)x[k + i] * (double)x[k + i];
     lanes_add(lane, piece, m);
   }

@@ -57,6 +57,7 @@ static inline const void *row_order(const struct tensor *x, int64_t first, int64
 /* Sums of n doubles: lane i adds elements i, i + LANES, ... in order, then the lanes are added in
  * order.  `x` is a piece that a kernel has just computed, of at most PIECE elements. */
 enum { LANES = 16, PIECE = 512 };
+static inline int64_t piece_size(int64_t left) { return left < PIECE ? left : PIECE; }
 typedef double lanes __attribute__((vector_size(64), aligned(8)));
 
 static inline double lanes_total(const double lane[LANES])

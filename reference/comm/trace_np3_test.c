@@ -226,15 +226,19 @@ static void planted_faults_change_what_arrives(void)
     for (int f = 0; f < 3; f++) {
       const struct comm_config config = {.name = "dp", .reduce = ordered ? COMM_ORDERED : COMM_FAST};
       struct comm *c = comm_of(&b, 4096, &config);
-      struct tensor t = matrix(&b, DTYPE_F32, 5, 11, true);
+      struct tensor t = matrix(&b, DTYPE_F32, 5, 11, true), scalars = matrix(&b, DTYPE_F32, 1, 31, false);
       fill(&t, comm_rank(world), 0);
+      fill(&scalars, comm_rank(world), 0);
       CHECK_OK(fault_plant(faults[f], 1, 1));
       CHECK_OK(comm_allreduce(c, &t, COMM_SUM));
+      CHECK_OK(comm_allreduce(c, &scalars, COMM_SUM));
       CHECK_OK(dev_sync(b.d));
       CHECK_OK(fault_plant("", 1, 0));
       int wrong = 0;
       for (int64_t i = 0; i < 55; i++) wrong += !reduced(&t, i, i, COMM_SUM, ordered != 0);
       CHECK(f == 0 ? wrong == 0 : f == 1 ? wrong == 1 : wrong > 30); /* corruption on rank 1 is seen by all */
+      for (int64_t i = 0; i < 31; i++) CHECK(reduced(&scalars, i, i, COMM_SUM, ordered != 0)); /* no line of 128 bytes */
+      dev_free(b.d, scalars.at);
       dev_free(b.d, t.at);
       comm_destroy(c);
     }

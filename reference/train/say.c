@@ -184,8 +184,8 @@ enum err say_replicas(struct trainer *t, const struct output *o, int64_t step)
   for (int i = 0; i < 4 && buffers[i]; i++) {
     const struct tensor flat = trainer_flat(t, buffers[i]), hash = trainer_scalar(&t->at.hashes, 0, i);
     TRY(op_hash(t->compute, &hash, &flat));
-    TRY(dev_copy_out(t->compute, &hashes[i], hash.at, sizeof hashes[i]));
   }
+  TRY(dev_copy_out(t->compute, hashes, t->at.hashes.at, sizeof hashes)); /* the last thing queued: `hashes` outlives it */
   TRY(dev_sync_stream(t->compute));
   const double scalars[] = {t->now.count, t->now.all[0], t->now.all[1], t->now.norm, t->now.factor, t->now.lr};
   TRY(say_hash(o, step, "weights", (uint64_t)hashes[0]));

@@ -58,6 +58,7 @@ static enum err gemm_size(const struct output *o, struct dev *d, struct dev_stre
   TRY_TO(free_block, tasks_say(o, d, &m));
 
 free_block:
+  dev_sync_stream(s); /* also of what was queued before a failure */
   dev_free(d, block);
   return err;
 }

@@ -109,6 +109,7 @@ static enum err one_trial(const struct output *o, struct dev *d, struct comm *c,
   TRY_TO(free_host, tasks_say(o, d, &m));
 
 free_host:
+  dev_sync_stream(s); /* also of what was queued before a failure */
   if (device) dev_free(d, device);
   free(host);
   return err;

@@ -28,6 +28,7 @@ enum err tasks_fill(struct dev_stream *s, const struct tensor *t, uint64_t seed)
     TRY_TO(free_tile, dev_copy_in(s, (char *)t->at + (size_t)at * size, tile, (size_t)(n - at < TILE ? n - at : TILE) * size));
   TRY_TO(free_tile, dev_sync_stream(s));
 free_tile:
+  dev_sync_stream(s); /* also of what was queued before a failure */
   free(tile);
   return err;
 }
@@ -62,6 +63,7 @@ static enum err count_differences(struct dev_stream *s, const struct tensor *a, 
     for (int64_t i = 0; i < count; i++) *out += memcmp(x + i, y + i, sizeof *x) != 0;
   }
 free_tile:
+  dev_sync_stream(s); /* also of what was queued before a failure */
   free(x);
   return err;
 }
@@ -82,6 +84,7 @@ static enum err copy_near(const struct output *o, struct dev *d, struct dev_stre
   TRY_TO(free_block, tasks_say(o, d, &m));
 
 free_block:
+  dev_sync_stream(s); /* also of what was queued before a failure */
   dev_free(d, block);
   return err;
 }
@@ -112,6 +115,7 @@ static enum err copy_far(const struct output *o, struct dev *d, struct dev_strea
   TRY_TO(unmap, tasks_say(o, d, &m));
 
 unmap:
+  dev_sync_stream(s); /* also of what was queued before a failure */
   if (block) dev_free(d, block);
   munmap(space, bytes);
   return err;

@@ -193,7 +193,7 @@ enum err trainer_create(struct comm_world *w, const struct run_config *run, stru
     err = err_set(ERR_MEMORY, __FILE__, __LINE__, "trainer: %zu bytes", sizeof *t);
   }
   TRY_TO(destroy_trainer, comm_agree(w, err));
-  *fatal = true; /* some may be inside a group by now */
+  *fatal = comm_size(w) > 1; /* some may be inside a group by now */
   TRY_TO(destroy_trainer, create_groups(t));
   *fatal = false;
   TRY_TO(destroy_trainer, comm_agree(w, create_training(t)));
@@ -208,6 +208,7 @@ destroy_trainer:
 void trainer_destroy(struct trainer *t)
 {
   if (t == NULL) return;
+  if (t->dev) dev_sync(t->dev); /* what is queued still uses all of it; its error was the caller's to see before */
   optim_destroy(t->optim);
   ddp_destroy(t->ddp);
   model_destroy(t->model);

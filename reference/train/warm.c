@@ -21,6 +21,7 @@ static enum err multiply(struct dev *d, struct dev_stream *s, enum dtype type)
   TRY_TO(free_block, dev_sync_stream(s));
 
 free_block:
+  dev_sync_stream(s); /* also of what was queued before a failure */
   dev_free(d, block);
   return err;
 }

@@ -322,6 +322,21 @@ static void a_group_of_some_ranks_leaves_the_others_alone(void)
   bench_close(&b);
 }
 
+static void scratch_is_two_blocks_and_none_for_one_rank(void)
+{
+  struct bench b;
+  struct dev_usage usage;
+  bench_open(&b, DEV_CPU, 0);
+  const struct comm_config config = {.name = "test"};
+  struct comm *c = comm_of(&b, 1000, &config);
+  dev_usage(b.d, &usage);
+  CHECK(usage.now[DEV_COMMUNICATION] == (comm_size(world) == 1 ? 0 : 2048));
+  comm_destroy(c);
+  dev_usage(b.d, &usage);
+  CHECK(usage.now[DEV_COMMUNICATION] == 0);
+  bench_close(&b);
+}
+
 static void delay_holds_back_every_collective(void)
 {
   struct bench b;
@@ -415,6 +430,7 @@ int main(void)
     TEST(ordered_sums_do_not_depend_on_pieces),
     TEST(two_comms_run_on_two_streams),
     TEST(a_group_of_some_ranks_leaves_the_others_alone),
+    TEST(scratch_is_two_blocks_and_none_for_one_rank),
     TEST(delay_holds_back_every_collective),
     TEST(a_missing_wait_before_a_collective_is_named),
     TEST(a_missing_wait_before_a_message_is_named),

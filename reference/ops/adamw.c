@@ -32,8 +32,8 @@ enum err op_adamw(struct dev_stream *s, const struct tensor *w, const struct ten
                 {"g", g, w->type, w->rows, w->cols}, {"lr", lr, DTYPE_F64, 1, 1}, {"t", t, DTYPE_I64, 1, 1},
                 {"factor", factor, DTYPE_F64, 1, 1}));
   const struct update_args args = {*w, *m, *v, *g, *lr, *t, *factor, *rule};
-  return OP_SUBMIT(s, &op_adamw_kernels[w->type], args, {w, OP_WRITE}, {m, OP_WRITE}, {v, OP_WRITE}, {g, OP_READ}, {lr, OP_READ},
-                   {t, OP_READ}, {factor, OP_READ});
+  return OP_SUBMIT(s, &op_adamw_kernels[w->type], args, {w, OP_WRITE}, {m, OP_WRITE}, {v, OP_WRITE}, {g, OP_READ},
+                   {lr, OP_READ}, {t, OP_READ}, {factor, OP_READ});
 }
 
 enum err op_sgd(struct dev_stream *s, const struct tensor *w, const struct tensor *g, const struct tensor *lr,

@@ -24,22 +24,23 @@ static enum err OP(op_adamw)(void *args)
   if (!(t >= 1)) FAIL(ERR_NUMERIC, "AdamW's update number is %.0f, expected from 1", t);
   const struct op_adamw *r = &u->rule;
   const struct OP(adamw) a = {
-    .factor = (REAL) * (const double *)u->factor.at,
-    .keep = (REAL)(1 - lr * r->weight_decay),
-    .beta1 = (REAL)r->beta1,
-    .rest1 = (REAL)(1 - r->beta1),
-    .beta2 = (REAL)r->beta2,
-    .rest2 = (REAL)(1 - r->beta2),
-    .rate = (REAL)(lr / (1 - pow(r->beta1, t))),
-    .root = (REAL)(1 / sqrt(1 - pow(r->beta2, t))),
-    .eps = (REAL)r->eps,
+      .factor = (REAL) * (const double *)u->factor.at,
+      .keep = (REAL)(1 - lr * r->weight_decay),
+      .beta1 = (REAL)r->beta1,
+      .rest1 = (REAL)(1 - r->beta1),
+      .beta2 = (REAL)r->beta2,
+      .rest2 = (REAL)(1 - r->beta2),
+      .rate = (REAL)(lr / (1 - pow(r->beta1, t))),
+      .root = (REAL)(1 / sqrt(1 - pow(r->beta2, t))),
+      .eps = (REAL)r->eps,
   };
   const int64_t pieces = span_pieces(u->w.rows, u->w.cols);
 #pragma omp parallel for schedule(static) if (tensor_count(&u->w) >= PARALLEL_FROM)
   for (int64_t k = 0; k < pieces; k++) {
     const struct span p = span_at(k, u->w.cols);
     OP(adamw_piece)((REAL *)tensor_row(&u->w, p.row) + p.col, (REAL *)tensor_row(&u->m, p.row) + p.col,
-                    (REAL *)tensor_row(&u->v, p.row) + p.col, (const REAL *)tensor_row(&u->g, p.row) + p.col, a, p.count);
+                    (REAL *)tensor_row(&u->v, p.row) + p.col, (const REAL *)tensor_row(&u->g, p.row) + p.col, a,
+                    p.count);
   }
   return ERR_OK;
 }
@@ -58,8 +59,8 @@ static enum err OP(op_sgd)(void *args)
 #pragma omp parallel for schedule(static) if (tensor_count(&u->w) >= PARALLEL_FROM)
   for (int64_t k = 0; k < pieces; k++) {
     const struct span p = span_at(k, u->w.cols);
-    OP(sgd_piece)((REAL *)tensor_row(&u->w, p.row) + p.col, (const REAL *)tensor_row(&u->g, p.row) + p.col, lr, factor, decay,
-                  p.count);
+    OP(sgd_piece)((REAL *)tensor_row(&u->w, p.row) + p.col, (const REAL *)tensor_row(&u->g, p.row) + p.col, lr, factor,
+                  decay, p.count);
   }
   return ERR_OK;
 }

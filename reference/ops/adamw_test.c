@@ -30,21 +30,39 @@ static void update_number(const struct tensor *t, uint32_t seed) { put(t, 0, 0, 
 
 static struct trial adamw(int64_t N, int64_t C)
 {
-  return (struct trial){.name = "adamw", .call = call_adamw, .n = 7, .operand = {
-    {"w", TRIAL_INOUT, TRIAL_REAL, N, C}, {"m", TRIAL_INOUT, TRIAL_REAL, N, C}, {"v", TRIAL_INOUT, TRIAL_REAL, N, C, fill_positive},
-    {"g", TRIAL_IN, TRIAL_REAL, N, C}, {"lr", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive},
-    {"t", TRIAL_IN, DTYPE_I64, 1, 1, update_number}, {"factor", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive}}};
+  return (struct trial){.name = "adamw",
+                        .call = call_adamw,
+                        .n = 7,
+                        .operand = {{"w", TRIAL_INOUT, TRIAL_REAL, N, C},
+                                    {"m", TRIAL_INOUT, TRIAL_REAL, N, C},
+                                    {"v", TRIAL_INOUT, TRIAL_REAL, N, C, fill_positive},
+                                    {"g", TRIAL_IN, TRIAL_REAL, N, C},
+                                    {"lr", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive},
+                                    {"t", TRIAL_IN, DTYPE_I64, 1, 1, update_number},
+                                    {"factor", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive}}};
 }
 static struct trial sgd(int64_t N, int64_t C)
 {
-  return (struct trial){.name = "sgd", .call = call_sgd, .n = 4, .operand = {
-    {"w", TRIAL_INOUT, TRIAL_REAL, N, C}, {"g", TRIAL_IN, TRIAL_REAL, N, C}, {"lr", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive},
-    {"factor", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive}}};
+  return (struct trial){.name = "sgd",
+                        .call = call_sgd,
+                        .n = 4,
+                        .operand = {{"w", TRIAL_INOUT, TRIAL_REAL, N, C},
+                                    {"g", TRIAL_IN, TRIAL_REAL, N, C},
+                                    {"lr", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive},
+                                    {"factor", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive}}};
 }
-static const struct trial clip = {.name = "clip_factor", .call = call_clip, .number = 30, .n = 3, .operand = {
-  {"factor", TRIAL_OUT, DTYPE_F64, 1, 1}, {"norm", TRIAL_OUT, DTYPE_F64, 1, 1}, {"sum_squares", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive}}};
-static const struct trial reciprocal = {.name = "reciprocal", .call = call_reciprocal, .n = 2, .operand = {
-  {"y", TRIAL_OUT, DTYPE_F64, 1, 1}, {"x", TRIAL_IN, DTYPE_F64, 1, 1}}};
+static const struct trial clip = {.name = "clip_factor",
+                                  .call = call_clip,
+                                  .number = 30,
+                                  .n = 3,
+                                  .operand = {{"factor", TRIAL_OUT, DTYPE_F64, 1, 1},
+                                              {"norm", TRIAL_OUT, DTYPE_F64, 1, 1},
+                                              {"sum_squares", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive}}};
+static const struct trial reciprocal = {
+    .name = "reciprocal",
+    .call = call_reciprocal,
+    .n = 2,
+    .operand = {{"y", TRIAL_OUT, DTYPE_F64, 1, 1}, {"x", TRIAL_IN, DTYPE_F64, 1, 1}}};
 
 static const int64_t sizes[][2] = {{1, 1}, {1, 3}, {3, 17}, {17, 33}, {3, 8200}, {1, 20000}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -239,12 +257,18 @@ static void a_sleep_takes_at_least_its_time(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(bits_depend_on_the_inputs_alone),       TEST(what_it_touches_is_declared),
-    TEST(wrong_shapes_are_refused),              TEST(adamw_is_the_published_rule),
-    TEST(sgd_is_the_published_rule),             TEST(an_update_number_below_one_is_an_error),
-    TEST(float32_is_as_near_as_its_roundings),   TEST(the_clip_factor_is_torchs),
-    TEST(a_norm_that_is_not_finite_is_seen),     TEST(planted_faults_change_the_clip_factor),
-    TEST(a_reciprocal_of_zero_is_zero),          TEST(a_sleep_takes_at_least_its_time),
+      TEST(bits_depend_on_the_inputs_alone),
+      TEST(what_it_touches_is_declared),
+      TEST(wrong_shapes_are_refused),
+      TEST(adamw_is_the_published_rule),
+      TEST(sgd_is_the_published_rule),
+      TEST(an_update_number_below_one_is_an_error),
+      TEST(float32_is_as_near_as_its_roundings),
+      TEST(the_clip_factor_is_torchs),
+      TEST(a_norm_that_is_not_finite_is_seen),
+      TEST(planted_faults_change_the_clip_factor),
+      TEST(a_reciprocal_of_zero_is_zero),
+      TEST(a_sleep_takes_at_least_its_time),
   };
   return test_main("adamw", tests, sizeof tests / sizeof *tests);
 }

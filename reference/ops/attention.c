@@ -68,20 +68,22 @@ static enum err expect_shapes(const struct tensor *o, const struct tensor *lse, 
   return op_expect_tokens("docs", docs, qkv->rows);
 }
 
-enum err op_attention_fwd(struct dev_stream *s, const struct tensor *o, const struct tensor *lse, const struct tensor *qkv,
-                          const struct tensor *docs, int heads)
+enum err op_attention_fwd(struct dev_stream *s, const struct tensor *o, const struct tensor *lse,
+                          const struct tensor *qkv, const struct tensor *docs, int heads)
 {
   TRY(expect_shapes(o, lse, qkv, docs, heads));
   const struct attention_args args = {.o = *o, .lse = *lse, .qkv = *qkv, .docs = *docs, .heads = heads};
-  return OP_SUBMIT(s, &op_attention_fwd_kernels[qkv->type], args, {o, OP_WRITE}, {lse, OP_WRITE}, {qkv, OP_READ}, {docs, OP_READ});
+  return OP_SUBMIT(s, &op_attention_fwd_kernels[qkv->type], args, {o, OP_WRITE}, {lse, OP_WRITE}, {qkv, OP_READ},
+                   {docs, OP_READ});
 }
 
-enum err op_attention_bwd(struct dev_stream *s, const struct tensor *dqkv, const struct tensor *d_o, const struct tensor *o,
-                          const struct tensor *lse, const struct tensor *qkv, const struct tensor *docs, int heads)
+enum err op_attention_bwd(struct dev_stream *s, const struct tensor *dqkv, const struct tensor *d_o,
+                          const struct tensor *o, const struct tensor *lse, const struct tensor *qkv,
+                          const struct tensor *docs, int heads)
 {
   TRY(expect_shapes(o, lse, qkv, docs, heads));
   TRY(OP_EXPECT({"dqkv", dqkv, qkv->type, qkv->rows, qkv->cols}, {"d_o", d_o, qkv->type, qkv->rows, o->cols}));
   const struct attention_args args = {*o, *lse, *qkv, *docs, *d_o, *dqkv, heads};
-  return OP_SUBMIT(s, &op_attention_bwd_kernels[qkv->type], args, {dqkv, OP_WRITE}, {d_o, OP_READ}, {o, OP_READ}, {lse, OP_READ},
-                   {qkv, OP_READ}, {docs, OP_READ});
+  return OP_SUBMIT(s, &op_attention_bwd_kernels[qkv->type], args, {dqkv, OP_WRITE}, {d_o, OP_READ}, {o, OP_READ},
+                   {lse, OP_READ}, {qkv, OP_READ}, {docs, OP_READ});
 }

@@ -47,9 +47,8 @@ CLONES static REAL OP(scale_and_mask)(REAL *s, const int32_t *docs, int64_t t, i
     return self;
   }
   const int32_t *keys = docs + k0;
-  _Pragma("omp simd reduction(max : most)") /* any order has the same largest */
-  for (int64_t u = 0; u < seen; u++)
-  {
+#pragma omp simd reduction(max : most) /* any order has the same largest */
+  for (int64_t u = 0; u < seen; u++) {
     const REAL score = keys[u] == id ? s[u] * scale : -(REAL)INFINITY;
     s[u] = score;
     most = score > most ? score : most;
@@ -89,8 +88,8 @@ static enum err OP(queries_fwd)(const struct OP(head) *x, int64_t q0, int64_t q1
   REAL *o = x->out + q0 * x->o_stride;
   for (int64_t k0 = first; k0 < q1; k0 += KEYS) {
     const int64_t n = q1 - k0 < KEYS ? q1 - k0 : KEYS;
-    TRY(OP(matmul)(rows, n, x->D, x->q + q0 * x->stride, x->stride, false, x->k + k0 * x->stride, x->stride, true, false, tile,
-                   KEYS));
+    TRY(OP(matmul)(rows, n, x->D, x->q + q0 * x->stride, x->stride, false, x->k + k0 * x->stride, x->stride, true,
+                   false, tile, KEYS));
     for (int64_t r = 0; r < rows; r++) {
       REAL *s = tile + r * KEYS, top = OP(scale_and_mask)(s, x->docs, q0 + r, k0, n, x->scale);
       top = top > most[r] ? top : most[r];
@@ -101,7 +100,8 @@ static enum err OP(queries_fwd)(const struct OP(head) *x, int64_t q0, int64_t q1
       sum[r] = sum[r] * (double)shrink + added;
       most[r] = top;
     }
-    TRY(OP(matmul)(rows, x->D, n, tile, KEYS, false, x->v + k0 * x->stride, x->stride, false, k0 > first, o, x->o_stride));
+    TRY(OP(matmul)(rows, x->D, n, tile, KEYS, false, x->v + k0 * x->stride, x->stride, false, k0 > first, o,
+                   x->o_stride));
   }
   for (int64_t r = 0; r < rows; r++) {
     OP(scale_row)(o + r * x->o_stride, (REAL)(1 / sum[r]), x->D);
@@ -111,8 +111,8 @@ static enum err OP(queries_fwd)(const struct OP(head) *x, int64_t q0, int64_t q1
 }
 
 /* In place: scores s -> p, dp -> ds; 0 where query t does not see. */
-CLONES static void OP(weights_and_slopes)(REAL *s, REAL *dp, const int32_t *docs, int64_t t, int64_t k0, int64_t n, REAL scale,
-                                          REAL lse, REAL delta)
+CLONES static void OP(weights_and_slopes)(REAL *s, REAL *dp, const int32_t *docs, int64_t t, int64_t k0, int64_t n,
+                                          REAL scale, REAL lse, REAL delta)
 {
   const int32_t id = docs[t];
   const int32_t *keys = docs + k0;
@@ -146,8 +146,7 @@ static enum err OP(queries_bwd)(const struct OP(head) *x, int64_t q0, int64_t q1
   REAL weights[QUERIES * KEYS], slopes[QUERIES * KEYS], delta[QUERIES];
   const int64_t rows = q1 - q0, first = docs_first_key(x->docs, x->ordered, q0, q1), D = x->D;
   const REAL *q = x->q + q0 * x->stride, *d_o = x->d_o + q0 * x->do_stride;
-  for (int64_t r = 0; r < rows; r++)
-    delta[r] = (REAL)OP(dot)(d_o + r * x->do_stride, x->o + (q0 + r) * x->o_stride, D);
+  for (int64_t r = 0; r < rows; r++) delta[r] = (REAL)OP(dot)(d_o + r * x->do_stride, x->o + (q0 + r) * x->o_stride, D);
   for (int64_t k0 = first; k0 < q1; k0 += KEYS) {
     const int64_t n = q1 - k0 < KEYS ? q1 - k0 : KEYS;
     const REAL *k = x->k + k0 * x->stride, *v = x->v + k0 * x->stride;
@@ -156,9 +155,11 @@ static enum err OP(queries_bwd)(const struct OP(head) *x, int64_t q0, int64_t q1
     for (int64_t r = 0; r < rows; r++)
       OP(weights_and_slopes)(weights + r * KEYS, slopes + r * KEYS, x->docs, q0 + r, k0, n, x->scale,
                              x->lse[(q0 + r) * x->lse_stride], delta[r]);
-    TRY(OP(matmul)(rows, D, n, slopes, KEYS, false, k, x->stride, false, k0 > first, x->dq + q0 * x->d_stride, x->d_stride));
+    TRY(OP(matmul)(rows, D, n, slopes, KEYS, false, k, x->stride, false, k0 > first, x->dq + q0 * x->d_stride,
+                   x->d_stride));
     TRY(OP(matmul)(n, D, rows, slopes, KEYS, true, q, x->stride, false, true, x->dk + k0 * x->d_stride, x->d_stride));
-    TRY(OP(matmul)(n, D, rows, weights, KEYS, true, d_o, x->do_stride, false, true, x->dv + k0 * x->d_stride, x->d_stride));
+    TRY(OP(matmul)(n, D, rows, weights, KEYS, true, d_o, x->do_stride, false, true, x->dv + k0 * x->d_stride,
+                   x->d_stride));
   }
   return ERR_OK;
 }

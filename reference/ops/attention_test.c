@@ -22,7 +22,8 @@ static void runs_then_padding(const struct tensor *t, uint32_t seed)
 {
   (void)seed;
   for (int64_t b = 0; b < t->rows; b++)
-    for (int64_t c = 0; c < t->cols; c++) put(t, b, c, c >= t->cols - t->cols / 5 ? -1 : (double)(c / (3 + 40 * b) + b));
+    for (int64_t c = 0; c < t->cols; c++)
+      put(t, b, c, c >= t->cols - t->cols / 5 ? -1 : (double)(c / (3 + 40 * b) + b));
 }
 static void any_ids(const struct tensor *t, uint32_t seed) /* 0 .. 6 less 1: out of order, padding between */
 {
@@ -36,22 +37,36 @@ enum { LAYOUTS = 3 };
 static struct trial fwd(int64_t B, int64_t T, int heads, int64_t D, int layout)
 {
   const int64_t N = B * T, C = heads * D;
-  return (struct trial){.name = "attention_fwd", .call = call_fwd, .number = heads, .n = 4, .operand = {
-    {"o", TRIAL_OUT, TRIAL_REAL, N, C}, {"lse", TRIAL_OUT, TRIAL_REAL, N, heads}, {"qkv", TRIAL_IN, TRIAL_REAL, N, 3 * C},
-    {"docs", TRIAL_IN, DTYPE_I32, B, T, layouts[layout]}}};
+  return (struct trial){.name = "attention_fwd",
+                        .call = call_fwd,
+                        .number = heads,
+                        .n = 4,
+                        .operand = {{"o", TRIAL_OUT, TRIAL_REAL, N, C},
+                                    {"lse", TRIAL_OUT, TRIAL_REAL, N, heads},
+                                    {"qkv", TRIAL_IN, TRIAL_REAL, N, 3 * C},
+                                    {"docs", TRIAL_IN, DTYPE_I32, B, T, layouts[layout]}}};
 }
 /* lse is seeded, not a forward's: the bits of the backward do not ask where it is from. */
 static struct trial bwd(int64_t B, int64_t T, int heads, int64_t D, int layout)
 {
   const int64_t N = B * T, C = heads * D;
-  return (struct trial){.name = "attention_bwd", .call = call_bwd, .number = heads, .n = 6, .operand = {
-    {"dqkv", TRIAL_OUT, TRIAL_REAL, N, 3 * C}, {"d_o", TRIAL_IN, TRIAL_REAL, N, C}, {"o", TRIAL_IN, TRIAL_REAL, N, C},
-    {"lse", TRIAL_IN, TRIAL_REAL, N, heads}, {"qkv", TRIAL_IN, TRIAL_REAL, N, 3 * C},
-    {"docs", TRIAL_IN, DTYPE_I32, B, T, layouts[layout]}}};
+  return (struct trial){.name = "attention_bwd",
+                        .call = call_bwd,
+                        .number = heads,
+                        .n = 6,
+                        .operand = {{"dqkv", TRIAL_OUT, TRIAL_REAL, N, 3 * C},
+                                    {"d_o", TRIAL_IN, TRIAL_REAL, N, C},
+                                    {"o", TRIAL_IN, TRIAL_REAL, N, C},
+                                    {"lse", TRIAL_IN, TRIAL_REAL, N, heads},
+                                    {"qkv", TRIAL_IN, TRIAL_REAL, N, 3 * C},
+                                    {"docs", TRIAL_IN, DTYPE_I32, B, T, layouts[layout]}}};
 }
 
-static const struct { int64_t B, T; int heads; int64_t D; } sizes[] = {
-  {1, 1, 1, 1}, {2, 3, 1, 3}, {2, 17, 3, 4}, {1, 33, 2, 17}, {2, 64, 1, 8}, {2, 65, 2, 4}, {1, 330, 2, 8}};
+static const struct {
+  int64_t B, T;
+  int heads;
+  int64_t D;
+} sizes[] = {{1, 1, 1, 1}, {2, 3, 1, 3}, {2, 17, 3, 4}, {1, 33, 2, 17}, {2, 64, 1, 8}, {2, 65, 2, 4}, {1, 330, 2, 8}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static void bits_depend_on_the_inputs_alone(void)
@@ -80,7 +95,8 @@ static void wrong_shapes_are_refused(void)
 }
 
 /* o and lse of one head from the formula, with the whole T x T matrix; p too. */
-static void plain(const struct tensor *qkv, const struct tensor *docs, int64_t b, int heads, int h, double *o, double *lse, double *p)
+static void plain(const struct tensor *qkv, const struct tensor *docs, int64_t b, int heads, int h, double *o,
+                  double *lse, double *p)
 {
   const int64_t T = docs->cols, C = qkv->cols / 3, D = C / heads;
   for (int64_t t = 0; t < T; t++) {
@@ -114,7 +130,8 @@ static void forward_is_the_formula(void)
       arena_open(&a);
       trial_tensors(&x, DTYPE_F64, 0, 0, &a, t);
       trial_run(&x, DEV_CPU, 2, t);
-      double *o = malloc((size_t)(T * D) * sizeof *o), *lse = malloc((size_t)T * sizeof *lse), *p = malloc((size_t)(T * T) * sizeof *p);
+      double *o = malloc((size_t)(T * D) * sizeof *o), *lse = malloc((size_t)T * sizeof *lse),
+             *p = malloc((size_t)(T * T) * sizeof *p);
       double worst = 0;
       for (int64_t b = 0; b < B; b++)
         for (int h = 0; h < heads; h++) {
@@ -152,7 +169,8 @@ static void backward_is_the_formula(void)
       const struct tensor want = arena_tensor(&a, DTYPE_F64, B * T, 3 * C, 0, 0);
       for (int64_t n = 0; n < B * T; n++)
         for (int64_t c = 0; c < 3 * C; c++) put(&want, n, c, 0);
-      double *o = malloc((size_t)(T * D) * sizeof *o), *lse = malloc((size_t)T * sizeof *lse), *p = malloc((size_t)(T * T) * sizeof *p);
+      double *o = malloc((size_t)(T * D) * sizeof *o), *lse = malloc((size_t)T * sizeof *lse),
+             *p = malloc((size_t)(T * T) * sizeof *p);
       for (int64_t b = 0; b < B; b++)
         for (int h = 0; h < heads; h++) {
           plain(&f[2], &f[3], b, heads, h, o, lse, p);
@@ -249,9 +267,15 @@ static void large_scores_are_safe(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(bits_depend_on_the_inputs_alone), TEST(what_it_touches_is_declared),          TEST(wrong_shapes_are_refused),
-    TEST(forward_is_the_formula),          TEST(backward_matches_central_differences), TEST(documents_do_not_meet),
-    TEST(backward_is_the_formula),         TEST(large_scores_are_safe),                TEST(float32_is_as_near_as_its_roundings),
+      TEST(bits_depend_on_the_inputs_alone),
+      TEST(what_it_touches_is_declared),
+      TEST(wrong_shapes_are_refused),
+      TEST(forward_is_the_formula),
+      TEST(backward_matches_central_differences),
+      TEST(documents_do_not_meet),
+      TEST(backward_is_the_formula),
+      TEST(large_scores_are_safe),
+      TEST(float32_is_as_near_as_its_roundings),
   };
   return test_main("attention", tests, sizeof tests / sizeof *tests);
 }

@@ -43,8 +43,8 @@ enum err op_cross_entropy_fwd(struct dev_stream *s, const struct tensor *losses,
   TRY(OP_EXPECT({"losses", losses, DTYPE_F64, logits->rows, 1}, {"lse", lse, logits->type, logits->rows, 1}));
   TRY(op_expect_tokens("targets", targets, logits->rows));
   const struct cross_entropy_args args = {.logits = *logits, .targets = *targets, .lse = *lse, .losses = *losses};
-  return OP_SUBMIT(s, &op_cross_entropy_fwd_kernels[logits->type], args, {losses, OP_WRITE}, {lse, OP_WRITE}, {logits, OP_READ},
-                   {targets, OP_READ});
+  return OP_SUBMIT(s, &op_cross_entropy_fwd_kernels[logits->type], args, {losses, OP_WRITE}, {lse, OP_WRITE},
+                   {logits, OP_READ}, {targets, OP_READ});
 }
 
 enum err op_cross_entropy_bwd(struct dev_stream *s, const struct tensor *dlogits, const struct tensor *logits,
@@ -55,7 +55,8 @@ enum err op_cross_entropy_bwd(struct dev_stream *s, const struct tensor *dlogits
                 {"lse", lse, logits->type, logits->rows, 1}));
   TRY(op_expect_tokens("targets", targets, logits->rows));
   TRY(op_expect("scale", scale, DTYPE_F64, 1, 1));
-  const struct cross_entropy_args args = {.dlogits = *dlogits, .logits = *logits, .lse = *lse, .targets = *targets, .scale = *scale};
-  return OP_SUBMIT(s, &op_cross_entropy_bwd_kernels[logits->type], args, {dlogits, OP_WRITE}, {logits, OP_READ}, {lse, OP_READ},
-                   {targets, OP_READ}, {scale, OP_READ});
+  const struct cross_entropy_args args = {
+      .dlogits = *dlogits, .logits = *logits, .lse = *lse, .targets = *targets, .scale = *scale};
+  return OP_SUBMIT(s, &op_cross_entropy_bwd_kernels[logits->type], args, {dlogits, OP_WRITE}, {logits, OP_READ},
+                   {lse, OP_READ}, {targets, OP_READ}, {scale, OP_READ});
 }

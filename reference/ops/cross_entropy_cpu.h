@@ -5,7 +5,7 @@
 CLONES static REAL OP(largest)(const REAL *x, int64_t n)
 {
   REAL most = x[0];
-  _Pragma("omp simd reduction(max : most)")
+#pragma omp simd reduction(max : most)
   for (int64_t i = 1; i < n; i++) most = x[i] > most ? x[i] : most;
   return most;
 }

@@ -28,16 +28,25 @@ static void zeros(const struct tensor *t, uint32_t seed)
 static struct trial fwd(int64_t B, int64_t T, int64_t V)
 {
   const int64_t N = B * T;
-  return (struct trial){.name = "cross_entropy_fwd", .call = call_fwd, .n = 4, .operand = {
-    {"losses", TRIAL_OUT, DTYPE_F64, N, 1}, {"lse", TRIAL_OUT, TRIAL_REAL, N, 1},
-    {"logits", TRIAL_IN, TRIAL_REAL, N, V, NULL, .any_cols = true}, {"targets", TRIAL_IN, DTYPE_I32, B, T, V < 5 ? zeros : some_ignored}}};
+  return (struct trial){.name = "cross_entropy_fwd",
+                        .call = call_fwd,
+                        .n = 4,
+                        .operand = {{"losses", TRIAL_OUT, DTYPE_F64, N, 1},
+                                    {"lse", TRIAL_OUT, TRIAL_REAL, N, 1},
+                                    {"logits", TRIAL_IN, TRIAL_REAL, N, V, NULL, .any_cols = true},
+                                    {"targets", TRIAL_IN, DTYPE_I32, B, T, V < 5 ? zeros : some_ignored}}};
 }
 static struct trial bwd(int64_t B, int64_t T, int64_t V)
 {
   const int64_t N = B * T;
-  return (struct trial){.name = "cross_entropy_bwd", .call = call_bwd, .n = 5, .operand = {
-    {"dlogits", TRIAL_OUT, TRIAL_REAL, N, V}, {"logits", TRIAL_IN, TRIAL_REAL, N, V}, {"lse", TRIAL_IN, TRIAL_REAL, N, 1},
-    {"targets", TRIAL_IN, DTYPE_I32, B, T, V < 5 ? zeros : some_ignored}, {"scale", TRIAL_IN, DTYPE_F64, 1, 1}}};
+  return (struct trial){.name = "cross_entropy_bwd",
+                        .call = call_bwd,
+                        .n = 5,
+                        .operand = {{"dlogits", TRIAL_OUT, TRIAL_REAL, N, V},
+                                    {"logits", TRIAL_IN, TRIAL_REAL, N, V},
+                                    {"lse", TRIAL_IN, TRIAL_REAL, N, 1},
+                                    {"targets", TRIAL_IN, DTYPE_I32, B, T, V < 5 ? zeros : some_ignored},
+                                    {"scale", TRIAL_IN, DTYPE_F64, 1, 1}}};
 }
 
 static const int64_t sizes[][3] = {{1, 1, 1}, {1, 3, 3}, {3, 1, 17}, {1, 17, 33}, {3, 11, 515}, {2, 3, 5000}};
@@ -189,11 +198,16 @@ static void a_target_outside_the_vocabulary_is_named(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(bits_depend_on_the_inputs_alone),     TEST(what_it_touches_is_declared),
-    TEST(wrong_shapes_are_refused),            TEST(a_small_case_by_hand),
-    TEST(large_logits_are_safe),               TEST(a_nan_logit_gives_a_nan_loss),
-    TEST(dlogits_may_be_logits),               TEST(backward_matches_central_differences),
-    TEST(float32_is_as_near_as_its_roundings), TEST(a_target_outside_the_vocabulary_is_named),
+      TEST(bits_depend_on_the_inputs_alone),
+      TEST(what_it_touches_is_declared),
+      TEST(wrong_shapes_are_refused),
+      TEST(a_small_case_by_hand),
+      TEST(large_logits_are_safe),
+      TEST(a_nan_logit_gives_a_nan_loss),
+      TEST(dlogits_may_be_logits),
+      TEST(backward_matches_central_differences),
+      TEST(float32_is_as_near_as_its_roundings),
+      TEST(a_target_outside_the_vocabulary_is_named),
   };
   return test_main("cross_entropy", tests, sizeof tests / sizeof *tests);
 }

@@ -76,5 +76,6 @@ enum err op_dropout(struct dev_stream *s, const struct tensor *y, const struct t
                                     .positions_max = positions_max,
                                     .threshold = (uint32_t)(p * 0x1p32),
                                     .scale = 1 / (1 - p)};
-  return OP_SUBMIT(s, &op_dropout_kernels[x->type], args, {y, OP_WRITE}, {x, OP_READ}, {step, OP_READ}, {samples, OP_READ});
+  return OP_SUBMIT(s, &op_dropout_kernels[x->type], args, {y, OP_WRITE}, {x, OP_READ}, {step, OP_READ},
+                   {samples, OP_READ});
 }

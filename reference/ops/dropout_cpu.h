@@ -1,7 +1,8 @@
 /* dropout_cpu.h - kernels of dropout.c for one element type. */
 
 /* y may be x: an element is read before it is written. */
-CLONES static void OP(drop_piece)(REAL *y, const REAL *x, const uint32_t *words, uint32_t threshold, REAL scale, int64_t n)
+CLONES static void OP(drop_piece)(REAL *y, const REAL *x, const uint32_t *words, uint32_t threshold, REAL scale,
+                                  int64_t n)
 {
   SIMD for (int64_t i = 0; i < n; i++) y[i] = words[i] >= threshold ? x[i] * scale : 0;
 }

@@ -10,9 +10,14 @@ static enum err call(struct dev_stream *s, const struct tensor *t, const struct 
 }
 static struct trial drop(int percent, int64_t B, int64_t T, int64_t C)
 {
-  return (struct trial){.name = "dropout", .call = call, .number = percent, .n = 4, .operand = {
-    {"y", TRIAL_OUT, TRIAL_REAL, B * T, C}, {"x", TRIAL_IN, TRIAL_REAL, B * T, C}, {"step", TRIAL_IN, DTYPE_I32, 1, 1},
-    {"samples", TRIAL_IN, DTYPE_I32, B, 1}}};
+  return (struct trial){.name = "dropout",
+                        .call = call,
+                        .number = percent,
+                        .n = 4,
+                        .operand = {{"y", TRIAL_OUT, TRIAL_REAL, B * T, C},
+                                    {"x", TRIAL_IN, TRIAL_REAL, B * T, C},
+                                    {"step", TRIAL_IN, DTYPE_I32, 1, 1},
+                                    {"samples", TRIAL_IN, DTYPE_I32, B, 1}}};
 }
 
 static const int64_t sizes[][3] = {{1, 1, 1}, {1, 3, 3}, {3, 1, 17}, {2, 17, 33}, {1, 33, 600}, {3, 7, 1029}};
@@ -66,7 +71,8 @@ static void an_element_draws_its_own_word(void)
       const double scale = 1 / (1 - 0.3);
       for (int64_t n = 0; n < B * T; n++)
         for (int64_t c = 0; c < C; c++) {
-          const uint64_t word = ((uint64_t)get(&t[3], n / T, 0) * POSITIONS_MAX + (uint64_t)(n % T)) * (uint64_t)C + (uint64_t)c;
+          const uint64_t word =
+              ((uint64_t)get(&t[3], n / T, 0) * POSITIONS_MAX + (uint64_t)(n % T)) * (uint64_t)C + (uint64_t)c;
           const bool keep = rng_u32(own, word) >= 0.3 * 4294967296.0 - 1;
           const double v = get(&t[1], n, c), want = keep ? (type ? v * scale : (double)((float)v * (float)scale)) : 0;
           if (get(&t[0], n, c) != want) CHECK_NEAR(get(&t[0], n, c), want, 0);
@@ -94,7 +100,8 @@ static void a_cut_of_the_batch_changes_no_mask(void)
   trial_run(&all, DEV_CPU, 1, whole);
   trial_run(&cut, DEV_CPU, 1, part);
   for (int r = 0; r < 2 * T; r++)
-    for (int c = 0; c < C; c++) CHECK_NEAR(get(&part[0], r, c), get(&whole[0], r < T ? 3 * T + r : 8 * T + r - T, c), 0);
+    for (int c = 0; c < C; c++)
+      CHECK_NEAR(get(&part[0], r, c), get(&whole[0], r < T ? 3 * T + r : 8 * T + r - T, c), 0);
   arena_close(&a);
 }
 
@@ -105,7 +112,8 @@ static int64_t kept(int percent, uint64_t seed, uint32_t purpose, int step, int 
   arena_open(&a);
   rig_open(&g, DEV_CPU, 1);
   const struct tensor y = arena_tensor(&a, DTYPE_F32, 20, 1000, 0, 0), x = arena_tensor(&a, DTYPE_F32, 20, 1000, 0, 0);
-  const struct tensor steps = arena_tensor(&a, DTYPE_I32, 1, 1, 0, 0), samples = arena_tensor(&a, DTYPE_I32, 1, 1, 0, 0);
+  const struct tensor steps = arena_tensor(&a, DTYPE_I32, 1, 1, 0, 0),
+                      samples = arena_tensor(&a, DTYPE_I32, 1, 1, 0, 0);
   put(&steps, 0, 0, step), put(&samples, 0, 0, sample);
   fill_seeded(&x, 1);
   const struct rng_key k = {seed, purpose, 0};
@@ -161,9 +169,10 @@ static void y_may_be_x_and_p_0_copies(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(bits_depend_on_the_inputs_alone), TEST(what_it_touches_is_declared),        TEST(wrong_shapes_are_refused),
-    TEST(an_element_draws_its_own_word),   TEST(a_cut_of_the_batch_changes_no_mask), TEST(the_share_kept_is_one_less_p),
-    TEST(each_part_of_the_key_counts),     TEST(y_may_be_x_and_p_0_copies),
+      TEST(bits_depend_on_the_inputs_alone),    TEST(what_it_touches_is_declared),
+      TEST(wrong_shapes_are_refused),           TEST(an_element_draws_its_own_word),
+      TEST(a_cut_of_the_batch_changes_no_mask), TEST(the_share_kept_is_one_less_p),
+      TEST(each_part_of_the_key_counts),        TEST(y_may_be_x_and_p_0_copies),
   };
   return test_main("dropout", tests, sizeof tests / sizeof *tests);
 }

@@ -20,7 +20,8 @@ OP_KERNELS(op_scale);
 /* Row `row` of t.  Offsets are 64-bit everywhere: models pass 2^31 elements. */
 static char *copy_row(const struct tensor *t, int64_t row)
 {
-  if (fault_is(FAULT_MM_INT32_INDEX_OVERFLOW)) return (char *)t->at + (int)(row * t->stride) * (int64_t)dtype_bytes(t->type);
+  if (fault_is(FAULT_MM_INT32_INDEX_OVERFLOW))
+    return (char *)t->at + (int)(row * t->stride) * (int64_t)dtype_bytes(t->type);
   return tensor_row(t, row);
 }
 

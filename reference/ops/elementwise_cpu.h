@@ -1,10 +1,7 @@
 /* elementwise_cpu.h - kernels of elementwise.c for one element type.  Two operands may be the same
  * memory, element by element: each is read before it is written. */
 
-CLONES static void OP(fill_piece)(REAL *y, REAL value, int64_t n)
-{
-  SIMD for (int64_t i = 0; i < n; i++) y[i] = value;
-}
+CLONES static void OP(fill_piece)(REAL *y, REAL value, int64_t n) { SIMD for (int64_t i = 0; i < n; i++) y[i] = value; }
 CLONES static void OP(add_piece)(REAL *y, const REAL *a, const REAL *b, int64_t n)
 {
   SIMD for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];

@@ -4,7 +4,10 @@
 
 #include <sys/mman.h>
 
-static enum err call_fill(struct dev_stream *s, const struct tensor *t, const struct trial *x) { return op_fill(s, &t[0], x->number); }
+static enum err call_fill(struct dev_stream *s, const struct tensor *t, const struct trial *x)
+{
+  return op_fill(s, &t[0], x->number);
+}
 static enum err call_copy(struct dev_stream *s, const struct tensor *t, const struct trial *x)
 {
   (void)x;
@@ -53,7 +56,8 @@ static struct trial trial_of(int kind, int64_t N, int64_t C)
     y.role = TRIAL_INOUT;
     return (struct trial){.name = "accumulate", .call = call_accumulate, .n = 2, .operand = {y, x}};
   default:
-    b = (struct trial_operand){.name = "factor", .role = TRIAL_IN, .type = kind == SCALE ? TRIAL_REAL : DTYPE_F64, .rows = 1, .cols = 1};
+    b = (struct trial_operand){
+        .name = "factor", .role = TRIAL_IN, .type = kind == SCALE ? TRIAL_REAL : DTYPE_F64, .rows = 1, .cols = 1};
     b.any_type = kind == SCALE;
     return (struct trial){.name = "scale", .call = call_scale, .n = 3, .operand = {y, x, b}};
   }
@@ -130,7 +134,9 @@ static void values_are_those_of_the_formula(void)
 /* add: y may be a or b; scale: y may be x. */
 static void outputs_may_be_inputs(void)
 {
-  static const struct { int kind, same; } aliases[] = {{ADD, 1}, {ADD, 2}, {SCALE, 1}, {SCALE_F64, 1}};
+  static const struct {
+    int kind, same;
+  } aliases[] = {{ADD, 1}, {ADD, 2}, {SCALE, 1}, {SCALE_F64, 1}};
   for (int i = 0; i < 4; i++)
     for (int type = 0; type < 2; type++) {
       struct arena a;
@@ -156,7 +162,8 @@ static void rows_beyond_2_31_elements_are_found(void)
   if (!CHECK(space != MAP_FAILED)) return;
   /* x stands in the middle: with its offset cut to 32 bits, row 1 is before row 0, still inside the reservation. */
   unsigned char *middle = space + (reach + page - 1) / page * page;
-  unsigned char *const pages[] = {middle, middle + reach / page * page, middle + (int32_t)(uint32_t)stride / (int64_t)page * (int64_t)page - page};
+  unsigned char *const pages[] = {middle, middle + reach / page * page,
+                                  middle + (int32_t)(uint32_t)stride / (int64_t)page * (int64_t)page - page};
   for (int i = 0; i < 3; i++) CHECK(mprotect(pages[i], 2 * page, PROT_READ | PROT_WRITE) == 0);
   unsigned char got[2][3];
   const struct tensor x = {middle, DTYPE_U8, 2, 3, stride}, y = tensor_at(got, DTYPE_U8, 2, 3);
@@ -179,10 +186,13 @@ static void rows_beyond_2_31_elements_are_found(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(bits_depend_on_the_inputs_alone),     TEST(what_it_touches_is_declared),
-    TEST(wrong_shapes_are_refused),            TEST(copies_between_other_types_are_refused),
-    TEST(values_are_those_of_the_formula),     TEST(outputs_may_be_inputs),
-    TEST(rows_beyond_2_31_elements_are_found),
+      TEST(bits_depend_on_the_inputs_alone),
+      TEST(what_it_touches_is_declared),
+      TEST(wrong_shapes_are_refused),
+      TEST(copies_between_other_types_are_refused),
+      TEST(values_are_those_of_the_formula),
+      TEST(outputs_may_be_inputs),
+      TEST(rows_beyond_2_31_elements_are_found),
   };
   return test_main("elementwise", tests, sizeof tests / sizeof *tests);
 }

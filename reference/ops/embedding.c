@@ -23,8 +23,8 @@ static enum err expect_rows(const char *what, const struct tensor *ids, const st
   for (int64_t n = 0; n < tensor_count(ids); n++) {
     const int32_t id = op_token(ids, n);
     if (id < 0 || id >= table->rows)
-      FAIL(ERR_NUMERIC, "%s %d at [%" PRId64 ", %" PRId64 "] is outside 0..%" PRId64, what, id, n / ids->cols, n % ids->cols,
-           table->rows - 1);
+      FAIL(ERR_NUMERIC, "%s %d at [%" PRId64 ", %" PRId64 "] is outside 0..%" PRId64, what, id, n / ids->cols,
+           n % ids->cols, table->rows - 1);
   }
   return ERR_OK;
 }
@@ -35,8 +35,8 @@ static enum err expect_rows(const char *what, const struct tensor *ids, const st
 OP_KERNELS(op_embedding_fwd);
 OP_KERNELS(op_embedding_bwd_w);
 
-enum err op_embedding_fwd(struct dev_stream *s, const struct tensor *y, const struct tensor *wte, const struct tensor *wpe,
-                          const struct tensor *tokens, const struct tensor *positions)
+enum err op_embedding_fwd(struct dev_stream *s, const struct tensor *y, const struct tensor *wte,
+                          const struct tensor *wpe, const struct tensor *tokens, const struct tensor *positions)
 {
   TRY(op_expect_real("y", y));
   TRY(OP_EXPECT({"wte", wte, y->type, -1, y->cols}, {"wpe", wpe, y->type, -1, y->cols}));
@@ -47,8 +47,8 @@ enum err op_embedding_fwd(struct dev_stream *s, const struct tensor *y, const st
                    {tokens, OP_READ}, {positions, OP_READ});
 }
 
-enum err op_embedding_bwd_w(struct dev_stream *s, const struct tensor *dwte, const struct tensor *dwpe, const struct tensor *dy,
-                            const struct tensor *tokens, const struct tensor *positions)
+enum err op_embedding_bwd_w(struct dev_stream *s, const struct tensor *dwte, const struct tensor *dwpe,
+                            const struct tensor *dy, const struct tensor *tokens, const struct tensor *positions)
 {
   TRY(op_expect_real("dy", dy));
   if (dwte != NULL) TRY(op_expect("dwte", dwte, dy->type, -1, dy->cols));

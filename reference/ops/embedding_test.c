@@ -12,20 +12,31 @@ static enum err call_fwd(struct dev_stream *s, const struct tensor *t, const str
 }
 static enum err call_bwd(struct dev_stream *s, const struct tensor *t, const struct trial *x)
 {
-  return op_embedding_bwd_w(s, x->number & TOKENS ? &t[3] : NULL, x->number & POSITIONS ? &t[4] : NULL, &t[0], &t[1], &t[2]);
+  return op_embedding_bwd_w(s, x->number & TOKENS ? &t[3] : NULL, x->number & POSITIONS ? &t[4] : NULL, &t[0], &t[1],
+                            &t[2]);
 }
 static struct trial fwd(int64_t B, int64_t T, int64_t C)
 {
-  return (struct trial){.name = "embedding_fwd", .call = call_fwd, .n = 5, .operand = {
-    {"y", TRIAL_OUT, TRIAL_REAL, B * T, C}, {"wte", TRIAL_IN, TRIAL_REAL, V, C, NULL, .any_rows = true},
-    {"wpe", TRIAL_IN, TRIAL_REAL, P, C, NULL, .any_rows = true}, {"tokens", TRIAL_IN, DTYPE_I32, B, T},
-    {"positions", TRIAL_IN, DTYPE_I32, B, T}}};
+  return (struct trial){.name = "embedding_fwd",
+                        .call = call_fwd,
+                        .n = 5,
+                        .operand = {{"y", TRIAL_OUT, TRIAL_REAL, B * T, C},
+                                    {"wte", TRIAL_IN, TRIAL_REAL, V, C, NULL, .any_rows = true},
+                                    {"wpe", TRIAL_IN, TRIAL_REAL, P, C, NULL, .any_rows = true},
+                                    {"tokens", TRIAL_IN, DTYPE_I32, B, T},
+                                    {"positions", TRIAL_IN, DTYPE_I32, B, T}}};
 }
 static struct trial bwd(int64_t B, int64_t T, int64_t C)
 {
-  return (struct trial){.name = "embedding_bwd_w", .call = call_bwd, .number = TOKENS | POSITIONS, .n = 5, .operand = {
-    {"dy", TRIAL_IN, TRIAL_REAL, B * T, C}, {"tokens", TRIAL_IN, DTYPE_I32, B, T}, {"positions", TRIAL_IN, DTYPE_I32, B, T},
-    {"dwte", TRIAL_INOUT, TRIAL_REAL, V, C, NULL, .any_rows = true}, {"dwpe", TRIAL_INOUT, TRIAL_REAL, P, C, NULL, .any_rows = true}}};
+  return (struct trial){.name = "embedding_bwd_w",
+                        .call = call_bwd,
+                        .number = TOKENS | POSITIONS,
+                        .n = 5,
+                        .operand = {{"dy", TRIAL_IN, TRIAL_REAL, B * T, C},
+                                    {"tokens", TRIAL_IN, DTYPE_I32, B, T},
+                                    {"positions", TRIAL_IN, DTYPE_I32, B, T},
+                                    {"dwte", TRIAL_INOUT, TRIAL_REAL, V, C, NULL, .any_rows = true},
+                                    {"dwpe", TRIAL_INOUT, TRIAL_REAL, P, C, NULL, .any_rows = true}}};
 }
 
 static const int64_t sizes[][3] = {{1, 1, 1}, {1, 3, 17}, {3, 1, 33}, {2, 17, 3}, {3, 11, 600}, {5, 7, 1030}};
@@ -74,9 +85,18 @@ static void a_small_case_by_hand(void)
   fill_values(&b[0], (const double[]){1, 2, 3, 4, 5, 6});
   b[1] = f[3], b[2] = f[4];
   trial_run(&back, DEV_CPU, 1, b);
-  for (int i = 0; i < 2 * V; i++) CHECK_NEAR(get(&b[3], i / 2, i % 2), i + (i == 16 ? 6 : i == 17 ? 8 : i == 0 ? 3 : i == 1 ? 4 : 0), 0);
+  for (int i = 0; i < 2 * V; i++)
+    CHECK_NEAR(get(&b[3], i / 2, i % 2), i + (i == 16 ? 6 : i == 17 ? 8 : i == 0 ? 3 : i == 1 ? 4 : 0), 0);
   for (int i = 0; i < 2 * P; i++)
-    CHECK_NEAR(get(&b[4], i / 2, i % 2), i + (i == 0 ? 1 : i == 1 ? 2 : i == 12 ? 3 : i == 13 ? 4 : i == 2 ? 5 : i == 3 ? 6 : 0), 0);
+    CHECK_NEAR(get(&b[4], i / 2, i % 2),
+               i + (i == 0    ? 1
+                    : i == 1  ? 2
+                    : i == 12 ? 3
+                    : i == 13 ? 4
+                    : i == 2  ? 5
+                    : i == 3  ? 6
+                              : 0),
+               0);
   arena_close(&a);
 }
 
@@ -143,8 +163,14 @@ static void gradients_add_rows_in_index_order(void)
 
 static void an_id_outside_the_table_is_named(void)
 {
-  static const struct { int operand; double id; const char *text; } bad[] = {
-    {3, V, "token 9 at [1, 2]"}, {3, -1, "token -1 at [1, 2]"}, {4, P, "position 7 at [1, 2]"}, {4, -1, "position -1 at [1, 2]"}};
+  static const struct {
+    int operand;
+    double id;
+    const char *text;
+  } bad[] = {{3, V, "token 9 at [1, 2]"},
+             {3, -1, "token -1 at [1, 2]"},
+             {4, P, "position 7 at [1, 2]"},
+             {4, -1, "position -1 at [1, 2]"}};
   for (int way = 0; way < 8; way++) {
     struct arena a;
     struct rig g;
@@ -192,11 +218,15 @@ static void the_planted_order_changes_bits_but_not_values(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(bits_depend_on_the_inputs_alone),     TEST(what_it_touches_is_declared),
-    TEST(wrong_shapes_are_refused),            TEST(a_small_case_by_hand),
-    TEST(gradients_add_rows_in_index_order),   TEST(backward_matches_central_differences),
-    TEST(a_gradient_not_wanted_is_left_alone), TEST(an_id_outside_the_table_is_named),
-    TEST(the_planted_order_changes_bits_but_not_values),
+      TEST(bits_depend_on_the_inputs_alone),
+      TEST(what_it_touches_is_declared),
+      TEST(wrong_shapes_are_refused),
+      TEST(a_small_case_by_hand),
+      TEST(gradients_add_rows_in_index_order),
+      TEST(backward_matches_central_differences),
+      TEST(a_gradient_not_wanted_is_left_alone),
+      TEST(an_id_outside_the_table_is_named),
+      TEST(the_planted_order_changes_bits_but_not_values),
   };
   return test_main("embedding", tests, sizeof tests / sizeof *tests);
 }

@@ -13,13 +13,19 @@ static enum err call_bwd(struct dev_stream *s, const struct tensor *t, const str
 }
 static struct trial fwd(int64_t N, int64_t C)
 {
-  return (struct trial){.name = "gelu_fwd", .call = call_fwd, .n = 2, .operand = {
-    {"y", TRIAL_OUT, TRIAL_REAL, N, C}, {"x", TRIAL_IN, TRIAL_REAL, N, C}}};
+  return (struct trial){.name = "gelu_fwd",
+                        .call = call_fwd,
+                        .n = 2,
+                        .operand = {{"y", TRIAL_OUT, TRIAL_REAL, N, C}, {"x", TRIAL_IN, TRIAL_REAL, N, C}}};
 }
 static struct trial bwd(int64_t N, int64_t C)
 {
-  return (struct trial){.name = "gelu_bwd", .call = call_bwd, .n = 3, .operand = {
-    {"dx", TRIAL_OUT, TRIAL_REAL, N, C}, {"dy", TRIAL_IN, TRIAL_REAL, N, C}, {"x", TRIAL_IN, TRIAL_REAL, N, C}}};
+  return (struct trial){.name = "gelu_bwd",
+                        .call = call_bwd,
+                        .n = 3,
+                        .operand = {{"dx", TRIAL_OUT, TRIAL_REAL, N, C},
+                                    {"dy", TRIAL_IN, TRIAL_REAL, N, C},
+                                    {"x", TRIAL_IN, TRIAL_REAL, N, C}}};
 }
 
 static const int64_t sizes[][2] = {{1, 1}, {1, 3}, {3, 17}, {17, 33}, {33, 1}, {3, 8200}, {1, 20000}};
@@ -68,7 +74,8 @@ static void forward_is_the_published_form(void)
     /* Relative to |x|: the argument of e^-2u carries four roundings and |2u| <= 56 there, but s falls as e^2u. */
     double worst = 0;
     for (int i = 0; i < C; i++) {
-      const double v = get(&t[1], 0, i), error = fabs((double)((long double)get(&t[0], 0, i) - published((long double)v)));
+      const double v = get(&t[1], 0, i),
+                   error = fabs((double)((long double)get(&t[0], 0, i) - published((long double)v)));
       worst = fmax(worst, error / fmax(fabs(v), 0x1p-8));
     }
     CHECK_NEAR(worst / (type ? 0x1p-53 : 0x1p-24), 0, 6);
@@ -156,9 +163,15 @@ static void extremes_stay_finite(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(bits_depend_on_the_inputs_alone), TEST(what_it_touches_is_declared),          TEST(wrong_shapes_are_refused),
-    TEST(a_small_case_by_hand),            TEST(forward_is_the_published_form),        TEST(extremes_stay_finite),
-    TEST(dx_may_be_dy),                    TEST(backward_matches_central_differences), TEST(float32_is_as_near_as_its_roundings),
+      TEST(bits_depend_on_the_inputs_alone),
+      TEST(what_it_touches_is_declared),
+      TEST(wrong_shapes_are_refused),
+      TEST(a_small_case_by_hand),
+      TEST(forward_is_the_published_form),
+      TEST(extremes_stay_finite),
+      TEST(dx_may_be_dy),
+      TEST(backward_matches_central_differences),
+      TEST(float32_is_as_near_as_its_roundings),
   };
   return test_main("gelu", tests, sizeof tests / sizeof *tests);
 }

@@ -43,7 +43,8 @@ CLONES static uint64_t chunk_hash(const char *bytes, int64_t n)
 static enum err hash_run(void *args)
 {
   const struct hash_args *a = args;
-  const int64_t bytes = (int64_t)dtype_bytes(a->x.type), count = tensor_count(&a->x), chunks = (count + CHUNK - 1) / CHUNK;
+  const int64_t bytes = (int64_t)dtype_bytes(a->x.type), count = tensor_count(&a->x),
+                chunks = (count + CHUNK - 1) / CHUNK;
   uint64_t h = 0;
   for (int64_t first = 0; first < chunks; first += BATCH) {
     uint64_t part[BATCH];

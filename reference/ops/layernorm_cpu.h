@@ -45,8 +45,8 @@ static enum err OP(op_layernorm_fwd)(void *args)
 }
 
 /* mean(g) and mean(g * xh) of one row. */
-CLONES static void OP(projections)(const REAL *dy, const REAL *x, const REAL *w, REAL mean, REAL rstd, int64_t C, double *of_g,
-                                   double *of_gx)
+CLONES static void OP(projections)(const REAL *dy, const REAL *x, const REAL *w, REAL mean, REAL rstd, int64_t C,
+                                   double *of_g, double *of_gx)
 {
   double g[PIECE], gx[PIECE], lane[LANES] = {0}, lane2[LANES] = {0};
   for (int64_t c = 0; c < C; c += PIECE) {
@@ -64,11 +64,10 @@ CLONES static void OP(projections)(const REAL *dy, const REAL *x, const REAL *w,
 }
 
 /* dx may be dy: an element is read before it is written. */
-CLONES static void OP(project)(REAL *dx, const REAL *dy, const REAL *x, const REAL *w, REAL mean, REAL rstd, REAL of_g, REAL of_gx,
-                               int64_t C)
+CLONES static void OP(project)(REAL *dx, const REAL *dy, const REAL *x, const REAL *w, REAL mean, REAL rstd, REAL of_g,
+                               REAL of_gx, int64_t C)
 {
-  SIMD for (int64_t c = 0; c < C; c++)
-    dx[c] = rstd * (dy[c] * w[c] - of_g - (x[c] - mean) * rstd * of_gx);
+  SIMD for (int64_t c = 0; c < C; c++) dx[c] = rstd * (dy[c] * w[c] - of_g - (x[c] - mean) * rstd * of_gx);
 }
 
 static enum err OP(op_layernorm_bwd_x)(void *args)

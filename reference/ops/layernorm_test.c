@@ -19,21 +19,39 @@ static enum err call_bwd_w(struct dev_stream *s, const struct tensor *t, const s
 
 static struct trial fwd(int64_t N, int64_t C)
 {
-  return (struct trial){.name = "layernorm_fwd", .call = call_fwd, .n = 6, .operand = {
-    {"y", TRIAL_OUT, TRIAL_REAL, N, C}, {"mean", TRIAL_OUT, TRIAL_REAL, N, 1}, {"rstd", TRIAL_OUT, TRIAL_REAL, N, 1},
-    {"x", TRIAL_IN, TRIAL_REAL, N, C},  {"w", TRIAL_IN, TRIAL_REAL, 1, C},     {"b", TRIAL_IN, TRIAL_REAL, 1, C}}};
+  return (struct trial){.name = "layernorm_fwd",
+                        .call = call_fwd,
+                        .n = 6,
+                        .operand = {{"y", TRIAL_OUT, TRIAL_REAL, N, C},
+                                    {"mean", TRIAL_OUT, TRIAL_REAL, N, 1},
+                                    {"rstd", TRIAL_OUT, TRIAL_REAL, N, 1},
+                                    {"x", TRIAL_IN, TRIAL_REAL, N, C},
+                                    {"w", TRIAL_IN, TRIAL_REAL, 1, C},
+                                    {"b", TRIAL_IN, TRIAL_REAL, 1, C}}};
 }
 static struct trial bwd_x(int64_t N, int64_t C)
 {
-  return (struct trial){.name = "layernorm_bwd_x", .call = call_bwd_x, .n = 6, .operand = {
-    {"dx", TRIAL_OUT, TRIAL_REAL, N, C}, {"dy", TRIAL_IN, TRIAL_REAL, N, C},   {"x", TRIAL_IN, TRIAL_REAL, N, C},
-    {"w", TRIAL_IN, TRIAL_REAL, 1, C},   {"mean", TRIAL_IN, TRIAL_REAL, N, 1}, {"rstd", TRIAL_IN, TRIAL_REAL, N, 1, fill_positive}}};
+  return (struct trial){.name = "layernorm_bwd_x",
+                        .call = call_bwd_x,
+                        .n = 6,
+                        .operand = {{"dx", TRIAL_OUT, TRIAL_REAL, N, C},
+                                    {"dy", TRIAL_IN, TRIAL_REAL, N, C},
+                                    {"x", TRIAL_IN, TRIAL_REAL, N, C},
+                                    {"w", TRIAL_IN, TRIAL_REAL, 1, C},
+                                    {"mean", TRIAL_IN, TRIAL_REAL, N, 1},
+                                    {"rstd", TRIAL_IN, TRIAL_REAL, N, 1, fill_positive}}};
 }
 static struct trial bwd_w(int64_t N, int64_t C)
 {
-  return (struct trial){.name = "layernorm_bwd_w", .call = call_bwd_w, .n = 6, .operand = {
-    {"dw", TRIAL_INOUT, TRIAL_REAL, 1, C}, {"db", TRIAL_INOUT, TRIAL_REAL, 1, C}, {"dy", TRIAL_IN, TRIAL_REAL, N, C},
-    {"x", TRIAL_IN, TRIAL_REAL, N, C},     {"mean", TRIAL_IN, TRIAL_REAL, N, 1}, {"rstd", TRIAL_IN, TRIAL_REAL, N, 1, fill_positive}}};
+  return (struct trial){.name = "layernorm_bwd_w",
+                        .call = call_bwd_w,
+                        .n = 6,
+                        .operand = {{"dw", TRIAL_INOUT, TRIAL_REAL, 1, C},
+                                    {"db", TRIAL_INOUT, TRIAL_REAL, 1, C},
+                                    {"dy", TRIAL_IN, TRIAL_REAL, N, C},
+                                    {"x", TRIAL_IN, TRIAL_REAL, N, C},
+                                    {"mean", TRIAL_IN, TRIAL_REAL, N, 1},
+                                    {"rstd", TRIAL_IN, TRIAL_REAL, N, 1, fill_positive}}};
 }
 
 static const int64_t sizes[][2] = {{1, 1}, {1, 3}, {3, 17}, {17, 33}, {33, 1}, {40, 1030}};
@@ -42,7 +60,8 @@ enum { SIZES = sizeof sizes / sizeof *sizes };
 static void bits_depend_on_the_inputs_alone(void)
 {
   for (int i = 0; i < SIZES; i++) {
-    const struct trial a = fwd(sizes[i][0], sizes[i][1]), b = bwd_x(sizes[i][0], sizes[i][1]), c = bwd_w(sizes[i][0], sizes[i][1]);
+    const struct trial a = fwd(sizes[i][0], sizes[i][1]), b = bwd_x(sizes[i][0], sizes[i][1]),
+                       c = bwd_w(sizes[i][0], sizes[i][1]);
     trial_same_bits(&a);
     trial_same_bits(&b);
     trial_same_bits(&c);
@@ -131,8 +150,12 @@ static void dx_may_be_dy(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(bits_depend_on_the_inputs_alone), TEST(what_it_touches_is_declared),          TEST(wrong_shapes_are_refused),
-    TEST(a_small_case_by_hand),            TEST(backward_matches_central_differences), TEST(dx_may_be_dy),
+      TEST(bits_depend_on_the_inputs_alone),
+      TEST(what_it_touches_is_declared),
+      TEST(wrong_shapes_are_refused),
+      TEST(a_small_case_by_hand),
+      TEST(backward_matches_central_differences),
+      TEST(dx_may_be_dy),
   };
   return test_main("layernorm", tests, sizeof tests / sizeof *tests);
 }

@@ -53,10 +53,11 @@ enum err op_linear_bwd_x(struct dev_stream *s, const struct tensor *dx, const st
   return OP_SUBMIT(s, &op_linear_bwd_x_kernels[dx->type], args, {dx, OP_WRITE}, {dy, OP_READ}, {w, OP_READ});
 }
 
-enum err op_linear_bwd_w(struct dev_stream *s, const struct tensor *dw, const struct tensor *db, const struct tensor *dy,
-                         const struct tensor *x, bool transposed)
+enum err op_linear_bwd_w(struct dev_stream *s, const struct tensor *dw, const struct tensor *db,
+                         const struct tensor *dy, const struct tensor *x, bool transposed)
 {
   TRY(expect_shapes("dy", dy, "x", x, "dw", dw, "db", db, transposed));
   const struct linear_args args = {*dy, *x, *dw, db ? *db : no_tensor, transposed};
-  return OP_SUBMIT(s, &op_linear_bwd_w_kernels[dw->type], args, {dw, OP_WRITE}, {db, OP_WRITE}, {dy, OP_READ}, {x, OP_READ});
+  return OP_SUBMIT(s, &op_linear_bwd_w_kernels[dw->type], args, {dw, OP_WRITE}, {db, OP_WRITE}, {dy, OP_READ},
+                   {x, OP_READ});
 }

@@ -9,8 +9,8 @@ static enum err OP(op_linear_fwd)(void *args)
 {
   const struct linear_args *l = args;
   REAL *y = l->y.at;
-  TRY(OP(matmul)(l->y.rows, l->y.cols, l->x.cols, l->x.at, l->x.stride, false, l->w.at, l->w.stride, l->transposed, false, y,
-                 l->y.stride));
+  TRY(OP(matmul)(l->y.rows, l->y.cols, l->x.cols, l->x.at, l->x.stride, false, l->w.at, l->w.stride, l->transposed,
+                 false, y, l->y.stride));
   if (l->b.at == NULL) return ERR_OK;
 #pragma omp parallel for schedule(static) if (tensor_count(&l->y) >= PARALLEL_FROM)
   for (int64_t n = 0; n < l->y.rows; n++) OP(add_bias)(y + n * l->y.stride, l->b.at, l->y.cols);
@@ -20,8 +20,8 @@ static enum err OP(op_linear_fwd)(void *args)
 static enum err OP(op_linear_bwd_x)(void *args)
 {
   const struct linear_args *l = args;
-  return OP(matmul)(l->x.rows, l->x.cols, l->y.cols, l->y.at, l->y.stride, false, l->w.at, l->w.stride, !l->transposed, false,
-                    l->x.at, l->x.stride);
+  return OP(matmul)(l->x.rows, l->x.cols, l->y.cols, l->y.at, l->y.stride, false, l->w.at, l->w.stride, !l->transposed,
+                    false, l->x.at, l->x.stride);
 }
 
 /* db[0 .. n) += the sum over rows, for at most PIECE columns. */
@@ -39,8 +39,8 @@ static enum err OP(op_linear_bwd_w)(void *args)
 {
   const struct linear_args *l = args;
   const struct tensor *left = l->transposed ? &l->y : &l->x, *right = l->transposed ? &l->x : &l->y;
-  TRY(OP(matmul)(l->w.rows, l->w.cols, l->y.rows, left->at, left->stride, true, right->at, right->stride, false, true, l->w.at,
-                 l->w.stride));
+  TRY(OP(matmul)(l->w.rows, l->w.cols, l->y.rows, left->at, left->stride, true, right->at, right->stride, false, true,
+                 l->w.at, l->w.stride));
   if (l->b.at == NULL) return ERR_OK;
 #pragma omp parallel for schedule(static) if (tensor_count(&l->y) >= PARALLEL_FROM)
   for (int64_t c = 0; c < l->y.cols; c += PIECE)

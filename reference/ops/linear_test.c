@@ -24,20 +24,35 @@ static struct trial_operand weight(int form, enum trial_role role, int64_t I, in
 }
 static struct trial fwd(int form, int64_t N, int64_t I, int64_t O)
 {
-  return (struct trial){.name = "linear_fwd", .call = call_fwd, .number = form, .n = form & BIAS ? 4 : 3, .operand = {
-    {"y", TRIAL_OUT, TRIAL_REAL, N, O}, {"x", TRIAL_IN, TRIAL_REAL, N, I}, weight(form, TRIAL_IN, I, O),
-    {"b", TRIAL_IN, TRIAL_REAL, 1, O}}};
+  return (struct trial){.name = "linear_fwd",
+                        .call = call_fwd,
+                        .number = form,
+                        .n = form & BIAS ? 4 : 3,
+                        .operand = {{"y", TRIAL_OUT, TRIAL_REAL, N, O},
+                                    {"x", TRIAL_IN, TRIAL_REAL, N, I},
+                                    weight(form, TRIAL_IN, I, O),
+                                    {"b", TRIAL_IN, TRIAL_REAL, 1, O}}};
 }
 static struct trial bwd_x(int form, int64_t N, int64_t I, int64_t O)
 {
-  return (struct trial){.name = "linear_bwd_x", .call = call_bwd_x, .number = form, .n = 3, .operand = {
-    {"dx", TRIAL_OUT, TRIAL_REAL, N, I}, {"dy", TRIAL_IN, TRIAL_REAL, N, O}, weight(form, TRIAL_IN, I, O)}};
+  return (struct trial){.name = "linear_bwd_x",
+                        .call = call_bwd_x,
+                        .number = form,
+                        .n = 3,
+                        .operand = {{"dx", TRIAL_OUT, TRIAL_REAL, N, I},
+                                    {"dy", TRIAL_IN, TRIAL_REAL, N, O},
+                                    weight(form, TRIAL_IN, I, O)}};
 }
 static struct trial bwd_w(int form, int64_t N, int64_t I, int64_t O)
 {
-  return (struct trial){.name = "linear_bwd_w", .call = call_bwd_w, .number = form, .n = form & BIAS ? 4 : 3, .operand = {
-    weight(form, TRIAL_INOUT, I, O), {"dy", TRIAL_IN, TRIAL_REAL, N, O}, {"x", TRIAL_IN, TRIAL_REAL, N, I},
-    {"db", TRIAL_INOUT, TRIAL_REAL, 1, O}}};
+  return (struct trial){.name = "linear_bwd_w",
+                        .call = call_bwd_w,
+                        .number = form,
+                        .n = form & BIAS ? 4 : 3,
+                        .operand = {weight(form, TRIAL_INOUT, I, O),
+                                    {"dy", TRIAL_IN, TRIAL_REAL, N, O},
+                                    {"x", TRIAL_IN, TRIAL_REAL, N, I},
+                                    {"db", TRIAL_INOUT, TRIAL_REAL, 1, O}}};
 }
 
 static const int64_t sizes[][3] = {{1, 1, 1}, {3, 17, 33}, {17, 33, 3}, {33, 3, 17}, {130, 48, 144}, {40, 7, 1030}};
@@ -65,7 +80,10 @@ static void wrong_shapes_are_refused(void)
   for (int form = 0; form < FORMS; form++) each(trial_refuses, form, 3, 4, 5);
 }
 
-static void near(const struct trial *x) { trial_rounding(x, 40); } /* sqrt(130) terms of one another's size, times 3.5 */
+static void near(const struct trial *x)
+{
+  trial_rounding(x, 40);
+} /* sqrt(130) terms of one another's size, times 3.5 */
 static void float32_is_as_near_as_its_roundings(void)
 {
   for (int form = 0; form < FORMS; form++)
@@ -123,7 +141,8 @@ static void weight_gradients_are_added_to(void)
     arena_open(&a);
     trial_tensors(&x, DTYPE_F64, 0, 0, &a, once);
     trial_tensors(&x, DTYPE_F64, 0, 0, &a, twice);
-    const struct tensor before[2] = {arena_tensor(&a, DTYPE_F64, once[0].rows, once[0].cols, 0, 0), arena_tensor(&a, DTYPE_F64, 1, 3, 0, 0)};
+    const struct tensor before[2] = {arena_tensor(&a, DTYPE_F64, once[0].rows, once[0].cols, 0, 0),
+                                     arena_tensor(&a, DTYPE_F64, 1, 3, 0, 0)};
     for (int i = 0; i < 2; i++) fill_seeded(&before[i], i ? 103 : 100); /* as trial_tensors() fills dw and db */
     trial_run(&x, DEV_CPU, 1, once);
     trial_run(&x, DEV_CPU, 1, twice);
@@ -142,9 +161,13 @@ static void weight_gradients_are_added_to(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(bits_depend_on_the_inputs_alone), TEST(what_it_touches_is_declared),          TEST(wrong_shapes_are_refused),
-    TEST(a_small_case_by_hand),            TEST(backward_matches_central_differences), TEST(weight_gradients_are_added_to),
-    TEST(float32_is_as_near_as_its_roundings),
+      TEST(bits_depend_on_the_inputs_alone),
+      TEST(what_it_touches_is_declared),
+      TEST(wrong_shapes_are_refused),
+      TEST(a_small_case_by_hand),
+      TEST(backward_matches_central_differences),
+      TEST(weight_gradients_are_added_to),
+      TEST(float32_is_as_near_as_its_roundings),
   };
   return test_main("linear", tests, sizeof tests / sizeof *tests);
 }

@@ -24,12 +24,13 @@ static enum err expect_team(void)
   const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
   if (threads > omp_get_thread_limit())
     FAIL(ERR_UNAVAILABLE, "%d threads asked for, OMP_THREAD_LIMIT allows %d", threads, omp_get_thread_limit());
-  if (threads > 1 && omp_get_dynamic()) FAIL(ERR_UNAVAILABLE, "%d threads asked for, OMP_DYNAMIC may give fewer", threads);
+  if (threads > 1 && omp_get_dynamic())
+    FAIL(ERR_UNAVAILABLE, "%d threads asked for, OMP_DYNAMIC may give fewer", threads);
   return ERR_OK;
 }
 
-enum err matmul_f64(int64_t M, int64_t N, int64_t K, const double *a, int64_t a_stride, bool transpose_a, const double *b,
-                    int64_t b_stride, bool transpose_b, bool accumulate, double *c, int64_t c_stride)
+enum err matmul_f64(int64_t M, int64_t N, int64_t K, const double *a, int64_t a_stride, bool transpose_a,
+                    const double *b, int64_t b_stride, bool transpose_b, bool accumulate, double *c, int64_t c_stride)
 {
   const struct operand_f64 left = {a, transpose_a ? 1 : a_stride, transpose_a ? a_stride : 1};
   const struct operand_f64 right = {b, transpose_b ? 1 : b_stride, transpose_b ? b_stride : 1};
@@ -47,10 +48,11 @@ enum err matmul_f32(int64_t M, int64_t N, int64_t K, const float *a, int64_t a_s
     return ERR_OK;
   }
   TRY(expect_team());
-  const dnnl_status_t status = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', M, N, K, 1.0f, a, a_stride, b,
-                                          b_stride, accumulate ? 1.0f : 0.0f, c, c_stride);
+  const dnnl_status_t status = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', M, N, K, 1.0f, a, a_stride,
+                                          b, b_stride, accumulate ? 1.0f : 0.0f, c, c_stride);
   if (status != dnnl_success)
-    FAIL(ERR_DEVICE, "oneDNN status %d for a float32 product [%" PRId64 ", %" PRId64 ", %" PRId64 "]", (int)status, M, N, K);
+    FAIL(ERR_DEVICE, "oneDNN status %d for a float32 product [%" PRId64 ", %" PRId64 ", %" PRId64 "]", (int)status, M,
+         N, K);
   return ERR_OK;
 }
 
@@ -63,14 +65,14 @@ struct matmul_args {
 static enum err op_matmul_f32(void *args)
 {
   const struct matmul_args *m = args;
-  return matmul_f32(m->c.rows, m->c.cols, m->depth, m->a.at, m->a.stride, m->transpose_a, m->b.at, m->b.stride, m->transpose_b,
-                    m->accumulate, m->c.at, m->c.stride);
+  return matmul_f32(m->c.rows, m->c.cols, m->depth, m->a.at, m->a.stride, m->transpose_a, m->b.at, m->b.stride,
+                    m->transpose_b, m->accumulate, m->c.at, m->c.stride);
 }
 static enum err op_matmul_f64(void *args)
 {
   const struct matmul_args *m = args;
-  return matmul_f64(m->c.rows, m->c.cols, m->depth, m->a.at, m->a.stride, m->transpose_a, m->b.at, m->b.stride, m->transpose_b,
-                    m->accumulate, m->c.at, m->c.stride);
+  return matmul_f64(m->c.rows, m->c.cols, m->depth, m->a.at, m->a.stride, m->transpose_a, m->b.at, m->b.stride,
+                    m->transpose_b, m->accumulate, m->c.at, m->c.stride);
 }
 OP_KERNELS(op_matmul);
 

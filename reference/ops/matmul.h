@@ -15,7 +15,7 @@
 enum err matmul_f32(int64_t M, int64_t N, int64_t K, const float *a, int64_t a_stride, bool transpose_a, const float *b,
                     int64_t b_stride, bool transpose_b, bool accumulate, float *c, int64_t c_stride);
 /* Our own loop: each element adds its K terms in index order, starting from 0 or from c. */
-enum err matmul_f64(int64_t M, int64_t N, int64_t K, const double *a, int64_t a_stride, bool transpose_a, const double *b,
-                    int64_t b_stride, bool transpose_b, bool accumulate, double *c, int64_t c_stride);
+enum err matmul_f64(int64_t M, int64_t N, int64_t K, const double *a, int64_t a_stride, bool transpose_a,
+                    const double *b, int64_t b_stride, bool transpose_b, bool accumulate, double *c, int64_t c_stride);
 
 #endif

@@ -6,7 +6,13 @@
  * of NR columns, op(a) per tile, so that all strides and transposes cost a copy only.
  */
 
-enum { OP(MR) = 4, OP(VECTOR) = 64 / sizeof(REAL), OP(NR) = 2 * OP(VECTOR), OP(KC) = 128, OP(NC) = 1024 / sizeof(REAL) };
+enum {
+  OP(MR) = 4,
+  OP(VECTOR) = 64 / sizeof(REAL),
+  OP(NR) = 2 * OP(VECTOR),
+  OP(KC) = 128,
+  OP(NC) = 1024 / sizeof(REAL)
+};
 typedef REAL OP(vector) __attribute__((vector_size(64), aligned(sizeof(REAL)), may_alias));
 
 /* Element (i, j) of op(x) stands at at[i * row + j * col]. */
@@ -56,15 +62,15 @@ CLONES static void OP(multiply_rows)(int64_t first, int64_t last, int64_t N, int
           for (int64_t i = 0; i < OP(MR); i++)
             pack_a[k * OP(MR) + i] = i < rows ? a.at[(m + i) * a.row + (k0 + k) * a.col] : 0;
         for (int64_t n = n0; n < n1; n += OP(NR))
-          OP(tile)(c + m * c_stride + n, c_stride, rows, n1 - n < OP(NR) ? n1 - n : OP(NR), pack_a, pack_b + (n - n0) * depth,
-                   depth);
+          OP(tile)(c + m * c_stride + n, c_stride, rows, n1 - n < OP(NR) ? n1 - n : OP(NR), pack_a,
+                   pack_b + (n - n0) * depth, depth);
       }
     }
   }
 }
 
-static void OP(multiply)(int64_t M, int64_t N, int64_t K, struct OP(operand) a, struct OP(operand) b, bool accumulate, REAL *c,
-                         int64_t c_stride)
+static void OP(multiply)(int64_t M, int64_t N, int64_t K, struct OP(operand) a, struct OP(operand) b, bool accumulate,
+                         REAL *c, int64_t c_stride)
 {
   enum { SHARE = 16 }; /* rows that one thread takes at least: packing op(b) must pay */
   if (!accumulate)

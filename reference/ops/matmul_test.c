@@ -12,9 +12,13 @@ static enum err call(struct dev_stream *s, const struct tensor *t, const struct 
 
 static struct trial product(int form, int64_t M, int64_t N, int64_t K)
 {
-  struct trial x = {.name = "matmul", .call = call, .number = form, .n = 3, .operand = {
-    {"c", form & ACCUMULATE ? TRIAL_INOUT : TRIAL_OUT, TRIAL_REAL, M, N},
-    {"a", TRIAL_IN, TRIAL_REAL, M, K}, {"b", TRIAL_IN, TRIAL_REAL, K, N}}};
+  struct trial x = {.name = "matmul",
+                    .call = call,
+                    .number = form,
+                    .n = 3,
+                    .operand = {{"c", form & ACCUMULATE ? TRIAL_INOUT : TRIAL_OUT, TRIAL_REAL, M, N},
+                                {"a", TRIAL_IN, TRIAL_REAL, M, K},
+                                {"b", TRIAL_IN, TRIAL_REAL, K, N}}};
   if (form & TRANSPOSE_A) x.operand[1].rows = K, x.operand[1].cols = M;
   if (form & TRANSPOSE_B) x.operand[2].rows = N, x.operand[2].cols = K;
   return x;
@@ -51,7 +55,8 @@ static void wrong_shapes_are_refused(void)
 
 static void a_small_case_by_hand(void)
 {
-  static const double a[] = {1, 2, 3, 4, 5, 6}, at[] = {1, 4, 2, 5, 3, 6}, b[] = {1, 0, 2, -1, 1, 3}, bt[] = {1, 2, 1, 0, -1, 3};
+  static const double a[] = {1, 2, 3, 4, 5, 6}, at[] = {1, 4, 2, 5, 3, 6}, b[] = {1, 0, 2, -1, 1, 3},
+                      bt[] = {1, 2, 1, 0, -1, 3};
   for (int form = 0; form < FORMS; form++)
     for (int type = 0; type < 2; type++) {
       struct arena arena;
@@ -159,10 +164,15 @@ static void the_library_is_named_with_its_version(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(bits_depend_on_the_inputs_alone), TEST(what_it_touches_is_declared), TEST(wrong_shapes_are_refused),
-    TEST(a_small_case_by_hand),            TEST(float64_adds_in_index_order), TEST(float32_is_as_near_as_its_roundings),
-    TEST(an_empty_sum_is_zero),            TEST(the_library_is_named_with_its_version),
-    TEST(fewer_threads_than_asked_for_are_refused),
+      TEST(bits_depend_on_the_inputs_alone),
+      TEST(what_it_touches_is_declared),
+      TEST(wrong_shapes_are_refused),
+      TEST(a_small_case_by_hand),
+      TEST(float64_adds_in_index_order),
+      TEST(float32_is_as_near_as_its_roundings),
+      TEST(an_empty_sum_is_zero),
+      TEST(the_library_is_named_with_its_version),
+      TEST(fewer_threads_than_asked_for_are_refused),
   };
   return test_main("matmul", tests, sizeof tests / sizeof *tests);
 }

@@ -13,10 +13,10 @@
 #include <inttypes.h>
 
 /* The kernels of one operation, indexed by element type. */
-#define OP_KERNELS(op)                                                           \
-  static const struct dev_kernel op##_kernels[DTYPE_COUNT] = {                   \
-    [DTYPE_F64] = {.name = #op, .run = op##_f64},                                \
-    [DTYPE_F32] = {.name = #op, .run = op##_f32},                                \
+#define OP_KERNELS(op)                                         \
+  static const struct dev_kernel op##_kernels[DTYPE_COUNT] = { \
+      [DTYPE_F64] = {.name = #op, .run = op##_f64},            \
+      [DTYPE_F32] = {.name = #op, .run = op##_f32},            \
   }
 
 /* float32 or float64: the types that have kernels. */
@@ -46,8 +46,9 @@ static inline enum err op_expect_all(const struct op_want *want, size_t n)
     if (want[i].t != NULL) TRY(op_expect(want[i].name, want[i].t, want[i].type, want[i].rows, want[i].cols));
   return ERR_OK;
 }
-#define OP_EXPECT(...) \
-  op_expect_all((const struct op_want[]){__VA_ARGS__}, sizeof((const struct op_want[]){__VA_ARGS__}) / sizeof(struct op_want))
+#define OP_EXPECT(...)                                 \
+  op_expect_all((const struct op_want[]){__VA_ARGS__}, \
+                sizeof((const struct op_want[]){__VA_ARGS__}) / sizeof(struct op_want))
 
 /* A [B, T] tensor of int32 with one entry for each of `rows` rows. */
 static inline enum err op_expect_tokens(const char *name, const struct tensor *t, int64_t rows)
@@ -81,7 +82,7 @@ static inline enum err op_submit_touching(struct dev_stream *s, const struct dev
   }
   return dev_submit(s, kernel, args, bytes, ranges, used);
 }
-#define OP_SUBMIT(s, kernel, args, ...)                                                                     \
+#define OP_SUBMIT(s, kernel, args, ...)                                                            \
   op_submit_touching((s), (kernel), &(args), sizeof(args), (const struct op_touch[]){__VA_ARGS__}, \
                      (int)(sizeof((const struct op_touch[]){__VA_ARGS__}) / sizeof(struct op_touch)))
 

@@ -15,148 +15,12 @@
 #ifndef OPS_OP_TRIAL_H
 #define OPS_OP_TRIAL_H
 
-#include "base/rng.h"
+#include "ops/op_arena.h"
 #include "ops/ops.h"
-#include "testing/check.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-/* --- memory whose every other byte is watched ------------------------------------- */
-
-/* Around outputs stand other bytes than NaN: a kernel that wrote too far could have computed NaN there. */
-enum { ARENA_BYTES = 1 << 23, ARENA_TENSORS = 48, ARENA_GUARD = 64, AROUND_INPUTS = 0xFF, AROUND_OUTPUTS = 0xA5 };
-struct arena {
-  unsigned char *at;
-  size_t used;
-  struct tensor tensor[ARENA_TENSORS];
-  size_t end[ARENA_TENSORS]; /* of the bytes around tensor i */
-  unsigned char around[ARENA_TENSORS];
-  int n;
-};
-
-static inline void arena_open(struct arena *a)
-{
-  a->at = malloc(ARENA_BYTES);
-  a->used = 0;
-  a->n = 0;
-  CHECK(a->at != NULL);
-}
-
-/* A tensor of 0xFF with `gap` columns between rows, `shift` elements off a multiple of 64 bytes, and `around` it. */
-static inline struct tensor arena_place(struct arena *a, enum dtype type, int64_t rows, int64_t cols, int64_t gap, int64_t shift,
-                                        unsigned char around)
-{
-  const size_t size = dtype_bytes(type), start = (a->used + ARENA_GUARD + 63) / 64 * 64 + (size_t)shift * size;
-  const struct tensor t = {a->at + start, type, rows, cols, cols + gap};
-  const size_t end = start + (size_t)(rows * t.stride) * size + ARENA_GUARD;
-  BUG_IF(end > ARENA_BYTES || a->n == ARENA_TENSORS);
-  memset(a->at + a->used, around, end - a->used);
-  for (int64_t r = 0; r < rows; r++) memset(tensor_row(&t, r), 0xFF, (size_t)cols * size);
-  a->tensor[a->n] = t;
-  a->around[a->n] = around;
-  a->end[a->n++] = a->used = end;
-  return t;
-}
-static inline struct tensor arena_tensor(struct arena *a, enum dtype type, int64_t rows, int64_t cols, int64_t gap, int64_t shift)
-{
-  return arena_place(a, type, rows, cols, gap, shift, AROUND_INPUTS);
-}
-
-/* No byte that belongs to no tensor has changed. */
-static inline bool arena_intact(const struct arena *a)
-{
-  const unsigned char *p = a->at;
-  for (int i = 0; i < a->n; i++) {
-    for (int64_t r = 0; r <= a->tensor[i].rows; r++) {
-      const bool last = r == a->tensor[i].rows;
-      const unsigned char *stop = last ? a->at + a->end[i] : (const unsigned char *)tensor_row(&a->tensor[i], r);
-      for (; p < stop; p++)
-        if (*p != a->around[i]) return false;
-      if (!last) p = stop + (size_t)a->tensor[i].cols * dtype_bytes(a->tensor[i].type);
-    }
-  }
-  return true;
-}
-
-static inline void arena_close(struct arena *a)
-{
-  CHECK(arena_intact(a));
-  free(a->at);
-}
-
-/* --- values ------------------------------------------------------------------------ */
-
-static inline double get(const struct tensor *t, int64_t r, int64_t c)
-{
-  const void *at = tensor_row(t, r) + (size_t)c * dtype_bytes(t->type);
-  if (t->type == DTYPE_F32) return (double)*(const float *)at;
-  if (t->type == DTYPE_I32) return *(const int32_t *)at;
-  if (t->type == DTYPE_I64) return (double)*(const int64_t *)at;
-  return *(const double *)at;
-}
-static inline void put(const struct tensor *t, int64_t r, int64_t c, double value)
-{
-  void *at = tensor_row(t, r) + (size_t)c * dtype_bytes(t->type);
-  if (t->type == DTYPE_F32)
-    *(float *)at = (float)value;
-  else if (t->type == DTYPE_I32)
-    *(int32_t *)at = (int32_t)value;
-  else if (t->type == DTYPE_I64)
-    *(int64_t *)at = (int64_t)value;
-  else
-    *(double *)at = value;
-}
-
-/* Reals in (-1, 1), odd multiples of 2^-23: never 0 and the same in every type.  Integers get 0 .. 6. */
-static inline void fill_seeded(const struct tensor *t, uint32_t seed)
-{
-  const struct rng_key key = {seed, RNG_TEST, 0};
-  const bool real = t->type == DTYPE_F32 || t->type == DTYPE_F64;
-  for (int64_t r = 0; r < t->rows; r++)
-    for (int64_t c = 0; c < t->cols; c++) {
-      const uint32_t word = rng_u32(key, (uint64_t)(r * t->cols + c));
-      put(t, r, c, real ? ((double)(word >> 8 | 1) * 0x1p-23 - 1) : (double)(word % 7));
-    }
-}
-static inline void fill_positive(const struct tensor *t, uint32_t seed)
-{
-  fill_seeded(t, seed);
-  for (int64_t r = 0; r < t->rows; r++)
-    for (int64_t c = 0; c < t->cols; c++) put(t, r, c, fabs(get(t, r, c)) + 0x1p-6);
-}
-static inline void fill_values(const struct tensor *t, const double *values)
-{
-  for (int64_t i = 0; i < tensor_count(t); i++) put(t, i / t->cols, i % t->cols, values[i]);
-}
-static inline bool all_finite(const struct tensor *t)
-{
-  for (int64_t r = 0; r < t->rows; r++)
-    for (int64_t c = 0; c < t->cols; c++)
-      if (!isfinite(get(t, r, c))) return false;
-  return true;
-}
-static inline bool same_bits(const struct tensor *a, const struct tensor *b)
-{
-  for (int64_t r = 0; r < a->rows; r++)
-    if (memcmp(tensor_row(a, r), tensor_row(b, r), (size_t)a->cols * dtype_bytes(a->type)) != 0) return false;
-  return true;
-}
-/* max |a - b| */
-static inline double distance(const struct tensor *a, const struct tensor *b)
-{
-  double most = 0;
-  for (int64_t r = 0; r < a->rows; r++)
-    for (int64_t c = 0; c < a->cols; c++) {
-      const double d = fabs(get(a, r, c) - get(b, r, c));
-      if (!(d <= most)) most = d;
-    }
-  return most;
-}
 
 /* --- a device with one compute stream and one other --------------------------------- */
 
@@ -212,7 +76,8 @@ static inline void trial_tensors(const struct trial *x, enum dtype real, int64_t
   }
 }
 
-static inline void trial_run(const struct trial *x, enum dev_kind kind, int threads, const struct tensor t[TRIAL_OPERANDS])
+static inline void trial_run(const struct trial *x, enum dev_kind kind, int threads,
+                             const struct tensor t[TRIAL_OPERANDS])
 {
   struct rig g;
   rig_open(&g, kind, threads);
@@ -238,8 +103,9 @@ static inline void trial_same_bits_as(const struct trial *x, enum dtype real)
     trial_run(x, ways[way].kind, ways[way].threads, way ? got : want);
     for (int i = 0; i < x->n; i++) {
       char what[160];
-      snprintf(what, sizeof what, "%s %s: %s as %s, %d threads, gap %d, shift %d", x->name, dtype_name(real), x->operand[i].name,
-               ways[way].kind == DEV_LAZY ? "lazy" : "cpu", ways[way].threads, ways[way].gap, ways[way].shift);
+      snprintf(what, sizeof what, "%s %s: %s as %s, %d threads, gap %d, shift %d", x->name, dtype_name(real),
+               x->operand[i].name, ways[way].kind == DEV_LAZY ? "lazy" : "cpu", ways[way].threads, ways[way].gap,
+               ways[way].shift);
       const struct tensor *t = way ? &got[i] : &want[i];
       check_true(all_finite(t), __FILE__, __LINE__, what);
       check_true(same_bits(t, x->operand[i].role == TRIAL_IN ? &in[i] : &want[i]), __FILE__, __LINE__, what);
@@ -261,7 +127,8 @@ static inline struct tensor far_tensor(enum dtype type, int64_t rows, int64_t co
   t.at = mmap(NULL, far_bytes(&t), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   BUG_IF(t.at == MAP_FAILED);
   for (int64_t r = 0; r < rows; r++) {
-    const uintptr_t first = (uintptr_t)tensor_row(&t, r) / page * page, end = (uintptr_t)tensor_row(&t, r) + (size_t)cols * dtype_bytes(type);
+    const uintptr_t first = (uintptr_t)tensor_row(&t, r) / page * page,
+                    end = (uintptr_t)tensor_row(&t, r) + (size_t)cols * dtype_bytes(type);
     BUG_IF(mprotect((void *)first, end - first, PROT_READ | PROT_WRITE) != 0);
     memset(tensor_row(&t, r), 0xFF, (size_t)cols * dtype_bytes(type));
   }
@@ -285,7 +152,8 @@ static inline void trial_far_rows(const struct trial *x, enum dtype real)
   trial_run(x, DEV_CPU, 2, got);
   for (int i = 0; i < x->n; i++) {
     char what[160];
-    snprintf(what, sizeof what, "%s %s [%d]: %s with far rows", x->name, dtype_name(real), x->number, x->operand[i].name);
+    snprintf(what, sizeof what, "%s %s [%d]: %s with far rows", x->name, dtype_name(real), x->number,
+             x->operand[i].name);
     check_true(same_bits(&got[i], &want[i]), __FILE__, __LINE__, what);
     munmap(got[i].at, far_bytes(&got[i]));
   }
@@ -301,13 +169,15 @@ static inline void trial_same_bits(const struct trial *x)
 }
 
 /* Does an access of `bytes` at `at` from another stream, without an event, count as unordered with the call? */
-static inline bool trial_collides(const struct trial *x, const struct tensor t[TRIAL_OPERANDS], void *at, size_t bytes, bool write)
+static inline bool trial_collides(const struct trial *x, const struct tensor t[TRIAL_OPERANDS], void *at, size_t bytes,
+                                  bool write)
 {
   struct rig g;
   unsigned char room[64];
   rig_open(&g, DEV_LAZY, 1);
   CHECK_OK(x->call(g.compute, t, x));
-  CHECK_OK(write ? dev_copy_in(g.other, at, memset(room, 0xFF, sizeof room), bytes) : dev_copy_out(g.other, room, at, bytes));
+  CHECK_OK(write ? dev_copy_in(g.other, at, memset(room, 0xFF, sizeof room), bytes)
+                 : dev_copy_out(g.other, room, at, bytes));
   const bool found = dev_findings(g.dev)[0] != '\0';
   CHECK((dev_sync(g.dev) == ERR_DEVICE) == found);
   rig_close(&g);
@@ -335,8 +205,8 @@ static inline void trial_declares(const struct trial *x)
     }
 }
 
-static inline void trial_refused(const struct trial *x, const struct tensor t[TRIAL_OPERANDS], struct rig *g, const char *name,
-                                 const char *change)
+static inline void trial_refused(const struct trial *x, const struct tensor t[TRIAL_OPERANDS], struct rig *g,
+                                 const char *name, const char *change)
 {
   char what[160];
   snprintf(what, sizeof what, "%s with %s of %s", x->name, change, name);
@@ -373,8 +243,8 @@ static inline void trial_refuses(const struct trial *x)
 
 /* `gradient` against central differences of sum(weight * output `out`) in input `in`, all float64.  t are the
  * forward's tensors; h is chosen for third derivatives and values of order one: h^2 and 1e-16 / h balance. */
-static inline void trial_slope(const struct trial *x, const struct tensor t[TRIAL_OPERANDS], int out, const struct tensor *weight,
-                               int in, const struct tensor *gradient, double bound)
+static inline void trial_slope(const struct trial *x, const struct tensor t[TRIAL_OPERANDS], int out,
+                               const struct tensor *weight, int in, const struct tensor *gradient, double bound)
 {
   struct rig g;
   rig_open(&g, DEV_LAZY, 1);

@@ -35,8 +35,9 @@ enum err op_matmul(struct dev_stream *s, T_ c, T_ a, bool transpose_a, T_ b, boo
 /* y [N, O] = x [N, I] w + b.  w is [I, O] (Hugging Face Conv1D), or [O, I] with
  * transposed (a tied head).  b [1, O] or NULL. */
 enum err op_linear_fwd(struct dev_stream *s, T_ y, T_ x, T_ w, T_ b, bool transposed);
-enum err op_linear_bwd_x(struct dev_stream *s, T_ dx, T_ dy, T_ w, bool transposed);         /* dx written  */
-enum err op_linear_bwd_w(struct dev_stream *s, T_ dw, T_ db, T_ dy, T_ x, bool transposed);  /* dw, db added to; db may be NULL */
+enum err op_linear_bwd_x(struct dev_stream *s, T_ dx, T_ dy, T_ w, bool transposed);        /* dx written       */
+enum err op_linear_bwd_w(struct dev_stream *s, T_ dw, T_ db, T_ dy, T_ x, bool transposed); /* dw, db added to;
+                                                                                             * db may be NULL   */
 
 /* y [N, C] = wte[token] + wpe[position].  tokens, positions i32 [B, T].  A token outside
  * 0..V-1 or a position outside wpe is ERR_NUMERIC at the next sync.  bwd: index order
@@ -64,7 +65,8 @@ enum err op_gelu_bwd(struct dev_stream *s, T_ dx, T_ dy, T_ x);
 /* y = x * keep / (1 - p); y may be x.  Its own backward.  Element (n, c) draws word
  * (sample[b] * positions_max + t) * cols + c of the key, so a mask depends on nothing but
  * seed, site, step and the global token.  samples i32 [B, 1]; step i32 [1,1] device. */
-enum err op_dropout(struct dev_stream *s, T_ y, T_ x, double p, struct rng_key key, T_ step, T_ samples, int64_t positions_max);
+enum err op_dropout(struct dev_stream *s, T_ y, T_ x, double p, struct rng_key key, T_ step, T_ samples,
+                    int64_t positions_max);
 
 /* Softmax cross-entropy.  logits [N, V]; targets i32 [B, T], -1 ignored, otherwise outside
  * 0..V-1 is ERR_NUMERIC.  fwd: losses f64 [N, 1] (0 where ignored), lse REAL [N, 1].

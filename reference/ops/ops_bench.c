@@ -77,29 +77,29 @@ static void report(const char *name, double calls, double flop, double bytes, do
   total_cpu_ms += calls * last_cpu_ms;
   total_flop += calls * flop;
   const double work = (flop > 0 ? flop : bytes) * 1e-6;
-  printf("%-24s %3.0f x %9.3f ms = %8.1f ms   cpu %9.3f ms = %8.1f ms  %7.1f %s\n", name, calls, last_ms, calls * last_ms,
-         last_cpu_ms, calls * last_cpu_ms, work / last_cpu_ms, flop > 0 ? "GFLOP/s" : "GB/s");
+  printf("%-24s %3.0f x %9.3f ms = %8.1f ms   cpu %9.3f ms = %8.1f ms  %7.1f %s\n", name, calls, last_ms,
+         calls * last_ms, last_cpu_ms, calls * last_cpu_ms, work / last_cpu_ms, flop > 0 ? "GFLOP/s" : "GB/s");
   fflush(stdout);
 }
 
 /* One row of the table: `call` as often as a step has it; work in FLOP or bytes a call. */
-#define ROW(name, calls, flop, bytes, call)                                   \
-  do {                                                                        \
-    double ms_[REPEATS_MAX], cpu_[REPEATS_MAX];                               \
-    need(call);                                                               \
-    need(dev_sync(dev));                                                      \
-    for (int r_ = 0; r_ < repeats; r_++) {                                    \
-      const double start_ = clock_ms(), cpu_start_ = cpu_ms();                \
-      need(call);                                                             \
-      need(dev_sync(dev));                                                    \
-      ms_[r_] = clock_ms() - start_;                                          \
-      cpu_[r_] = cpu_ms() - cpu_start_;                                       \
-    }                                                                         \
-    report((name), (calls), (double)(flop), (double)(bytes), ms_, cpu_);      \
+#define ROW(name, calls, flop, bytes, call)                              \
+  do {                                                                   \
+    double ms_[REPEATS_MAX], cpu_[REPEATS_MAX];                          \
+    need(call);                                                          \
+    need(dev_sync(dev));                                                 \
+    for (int r_ = 0; r_ < repeats; r_++) {                               \
+      const double start_ = clock_ms(), cpu_start_ = cpu_ms();           \
+      need(call);                                                        \
+      need(dev_sync(dev));                                               \
+      ms_[r_] = clock_ms() - start_;                                     \
+      cpu_[r_] = cpu_ms() - cpu_start_;                                  \
+    }                                                                    \
+    report((name), (calls), (double)(flop), (double)(bytes), ms_, cpu_); \
   } while (0)
 
-static void linear(const char *name, const struct tensor *y, const struct tensor *x, const struct tensor *w, const struct tensor *b,
-                   bool transposed, double calls)
+static void linear(const char *name, const struct tensor *y, const struct tensor *x, const struct tensor *w,
+                   const struct tensor *b, bool transposed, double calls)
 {
   char row[64];
   const double flop = 2.0 * (double)x->rows * (double)x->cols * (double)y->cols;
@@ -112,11 +112,13 @@ static void linear(const char *name, const struct tensor *y, const struct tensor
 }
 
 /* The best rate by wall clock, and by processor time. */
-static void matmul_rate(const struct tensor *a, const struct tensor *b, const struct tensor *c, double *rate, double *cpu_rate)
+static void matmul_rate(const struct tensor *a, const struct tensor *b, const struct tensor *c, double *rate,
+                        double *cpu_rate)
 {
   *rate = *cpu_rate = 0;
   for (int64_t n = 1024; n <= 4096; n *= 2) {
-    const struct tensor x = tensor_at(a->at, DTYPE_F32, n, n), y = tensor_at(b->at, DTYPE_F32, n, n), z = tensor_at(c->at, DTYPE_F32, n, n);
+    const struct tensor x = tensor_at(a->at, DTYPE_F32, n, n), y = tensor_at(b->at, DTYPE_F32, n, n),
+                        z = tensor_at(c->at, DTYPE_F32, n, n);
     const double flop = 2.0 * (double)n * (double)n * (double)n;
     char row[64];
     snprintf(row, sizeof row, "sgemm %" PRId64, n);
@@ -139,18 +141,23 @@ int main(int argc, char **argv)
   need(dev_stream_open(dev, "compute", DEV_COMPUTE, &stream));
 
   const struct tensor x = matrix(DTYPE_F32, N, C), y = matrix(DTYPE_F32, N, C), dx = matrix(DTYPE_F32, N, C);
-  const struct tensor wide = matrix(DTYPE_F32, N, 4 * C), dwide = matrix(DTYPE_F32, N, 4 * C), dwide2 = matrix(DTYPE_F32, N, 4 * C);
+  const struct tensor wide = matrix(DTYPE_F32, N, 4 * C), dwide = matrix(DTYPE_F32, N, 4 * C),
+                      dwide2 = matrix(DTYPE_F32, N, 4 * C);
   const struct tensor qkv = tensor_at(wide.at, DTYPE_F32, N, 3 * C), dqkv = tensor_at(dwide.at, DTYPE_F32, N, 3 * C);
-  const struct tensor w = matrix(DTYPE_F32, C, 4 * C), bias = matrix(DTYPE_F32, 1, 4 * C), lse = matrix(DTYPE_F32, N, H);
+  const struct tensor w = matrix(DTYPE_F32, C, 4 * C), bias = matrix(DTYPE_F32, 1, 4 * C),
+                      lse = matrix(DTYPE_F32, N, H);
   const struct tensor wq = tensor_at(w.at, DTYPE_F32, C, 3 * C), wo = tensor_at(w.at, DTYPE_F32, C, C);
   const struct tensor wd = tensor_at(w.at, DTYPE_F32, 4 * C, C);
   const struct tensor b1 = tensor_at(bias.at, DTYPE_F32, 1, C), b3 = tensor_at(bias.at, DTYPE_F32, 1, 3 * C);
   const struct tensor b0 = matrix(DTYPE_F32, 1, C);
   const struct tensor mean = matrix(DTYPE_F32, N, 1), rstd = matrix(DTYPE_F32, N, 1), row_lse = matrix(DTYPE_F32, N, 1);
-  const struct tensor wte = matrix(DTYPE_F32, V, C), wpe = matrix(DTYPE_F32, POSITIONS, C), logits = matrix(DTYPE_F32, N, V);
+  const struct tensor wte = matrix(DTYPE_F32, V, C), wpe = matrix(DTYPE_F32, POSITIONS, C),
+                      logits = matrix(DTYPE_F32, N, V);
   const struct tensor m = matrix(DTYPE_F32, V, C), v = matrix(DTYPE_F32, V, C), g = matrix(DTYPE_F32, V, C);
-  const struct tensor tokens = matrix(DTYPE_I32, B, T), docs = matrix(DTYPE_I32, B, T), samples = matrix(DTYPE_I32, B, 1);
-  const struct tensor step = matrix(DTYPE_I32, 1, 1), number = matrix(DTYPE_I64, 1, 1), scalar = matrix(DTYPE_F64, 1, 1);
+  const struct tensor tokens = matrix(DTYPE_I32, B, T), docs = matrix(DTYPE_I32, B, T),
+                      samples = matrix(DTYPE_I32, B, 1);
+  const struct tensor step = matrix(DTYPE_I32, 1, 1), number = matrix(DTYPE_I64, 1, 1),
+                      scalar = matrix(DTYPE_F64, 1, 1);
   const struct tensor losses = matrix(DTYPE_F64, N, 1), sum = matrix(DTYPE_F64, 1, 1), norm = matrix(DTYPE_F64, 1, 1);
   const struct op_adamw rule = {0.9, 0.95, 1e-8, 0.1};
   const struct rng_key key = {1, RNG_DROPOUT, 0};
@@ -182,7 +189,8 @@ int main(int argc, char **argv)
   ROW("embedding fwd", 1, 0, 3 * bytes, op_embedding_fwd(stream, &y, &wte, &wpe, &tokens, &tokens));
   ROW("embedding bwd_w", 1, 0, 6 * bytes, op_embedding_bwd_w(stream, &wte, &wpe, &y, &tokens, &tokens));
   ROW("cross entropy fwd", 1, 0, 4.0 * N * V, op_cross_entropy_fwd(stream, &losses, &row_lse, &logits, &tokens));
-  ROW("cross entropy bwd", 1, 0, 8.0 * N * V, op_cross_entropy_bwd(stream, &logits, &logits, &row_lse, &tokens, &scalar));
+  ROW("cross entropy bwd", 1, 0, 8.0 * N * V,
+      op_cross_entropy_bwd(stream, &logits, &logits, &row_lse, &tokens, &scalar));
   ROW("sum of squares", all, 0, 4.0 * V * C, op_sum_squares(stream, &sum, &g));
   ROW("clip factor", 1, 0, 8, op_clip_factor(stream, &scalar, &norm, &sum, 1.0));
   ROW("adamw", all, 0, 28.0 * V * C, op_adamw(stream, &wte, &m, &v, &g, &scalar, &number, &scalar, &rule));

@@ -14,8 +14,12 @@ static enum err call(struct dev_stream *s, const struct tensor *t, const struct 
 static struct trial reduce(int kind, int64_t N, int64_t C)
 {
   static const char *const names[] = {"sum", "sum_squares", "max_abs", "hash"};
-  struct trial x = {.name = names[kind], .call = call, .number = kind, .n = 2, .operand = {
-    {"out", TRIAL_OUT, DTYPE_F64, 1, 1}, {"x", TRIAL_IN, TRIAL_REAL, N, C, NULL, true, true, true}}};
+  struct trial x = {
+      .name = names[kind],
+      .call = call,
+      .number = kind,
+      .n = 2,
+      .operand = {{"out", TRIAL_OUT, DTYPE_F64, 1, 1}, {"x", TRIAL_IN, TRIAL_REAL, N, C, NULL, true, true, true}}};
   if (kind == HASH) x.operand[0].type = DTYPE_I64;
   return x;
 }
@@ -208,10 +212,16 @@ static void the_hash_of_known_bytes_is_known(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(bits_depend_on_the_inputs_alone), TEST(what_it_touches_is_declared),     TEST(wrong_shapes_are_refused),
-    TEST(a_small_case_by_hand),            TEST(sums_are_those_of_long_doubles),  TEST(shape_and_stride_do_not_count),
-    TEST(nothing_sums_to_zero),            TEST(max_abs_shows_a_nan),             TEST(the_hash_sees_every_change),
-    TEST(the_hash_of_known_bytes_is_known),
+      TEST(bits_depend_on_the_inputs_alone),
+      TEST(what_it_touches_is_declared),
+      TEST(wrong_shapes_are_refused),
+      TEST(a_small_case_by_hand),
+      TEST(sums_are_those_of_long_doubles),
+      TEST(shape_and_stride_do_not_count),
+      TEST(nothing_sums_to_zero),
+      TEST(max_abs_shows_a_nan),
+      TEST(the_hash_sees_every_change),
+      TEST(the_hash_of_known_bytes_is_known),
   };
   return test_main("reduce", tests, sizeof tests / sizeof *tests);
 }

@@ -113,7 +113,8 @@ static inline __attribute__((always_inline)) float exp_f32(float any)
   const float shifted = x * 0x1.715476p+0f + magic;
   const float n = shifted - magic;
   const float r = x - n * 0.693145751953125f - n * 1.42860682031e-6f;
-  const float q = 0.5f + r * (0.166665733819f + r * (0.0416665501103f + r * (0.00836377387441f + r * 0.0013926926614f)));
+  const float q =
+      0.5f + r * (0.166665733819f + r * (0.0416665501103f + r * (0.00836377387441f + r * 0.0013926926614f)));
   const float e = 1.0f + (r + r * r * q);
   const int32_t power = bits_of(shifted) - bits_of(magic), half = power >> 1;
   const float scaled = e * float_of((half + 127) << 23) * float_of((power - half + 127) << 23);

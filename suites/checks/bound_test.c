@@ -1,0 +1,70 @@
+/* bound_test.c - the bound in force, its ceilings, and the worst of many comparisons. */
+#include "bound.h"
+#include "testing/check.h"
+#include "verdict.h"
+
+#include <math.h>
+
+static void bound_is_the_larger_of_floor_and_four_times_the_noise(void)
+{
+  CHECK(bound_measured(1.0, 0.1) == 1.0);
+  CHECK(bound_measured(1.0, 1.0) == 4.0);
+  CHECK(isnan(bound_measured(1.0, NAN))); /* noise that is not finite bounds nothing */
+}
+
+static void units_are_those_of_the_types(void)
+{
+  CHECK(1.0 + bound_unit(DTYPE_F64) == 1.0 && 1.0 + 2.0 * bound_unit(DTYPE_F64) > 1.0);
+  CHECK(1.0f + (float)bound_unit(DTYPE_F32) == 1.0f && 1.0f + 2.0f * (float)bound_unit(DTYPE_F32) > 1.0f);
+  CHECK(bound_unit(DTYPE_BF16) == 1.0 / 256.0); /* 8 significant bits */
+}
+
+static void ceilings_are_the_tables(void)
+{
+  CHECK(bound_ceiling(BOUND_LOSS, DTYPE_F64, 0) == 1e-13 && bound_ceiling(BOUND_LOSS, DTYPE_F32, 0) == 1e-6);
+  CHECK(bound_ceiling(BOUND_LOSS, DTYPE_F64, 20) == 1e-10 && bound_ceiling(BOUND_LOSS, DTYPE_F32, 20) == 1e-5);
+  CHECK(bound_ceiling(BOUND_LOSS, DTYPE_F64, 100) == 1e-8 && bound_ceiling(BOUND_LOSS, DTYPE_F32, 100) == 1e-4);
+  CHECK(bound_ceiling(BOUND_GRADIENT, DTYPE_F64, 3) == 1e-11 && bound_ceiling(BOUND_GRADIENT, DTYPE_F32, 3) == 1e-4);
+  CHECK(bound_ceiling(BOUND_NORM, DTYPE_F64, 0) == 1e-12 && bound_ceiling(BOUND_NORM_OWN, DTYPE_F32, 0) == 1e-6);
+  CHECK(bound_ceiling(BOUND_UPDATE, DTYPE_F64, 0) == 1e-12 && bound_ceiling(BOUND_UPDATE, DTYPE_F32, 0) == 0x1p-21); /* 4 ulp of 2^-23 */
+}
+
+static void not_finite_never_agrees(void)
+{
+  CHECK(isnan(bound_relative(NAN, NAN)));
+  CHECK(isnan(bound_relative(INFINITY, INFINITY)));
+  CHECK(bound_relative(0.0, 0.0) == 0.0);
+  CHECK(isinf(bound_relative(1.0, 0.0)));
+  CHECK_NEAR(bound_relative(1.5, -1.0), 2.5, 1e-15);
+}
+
+static void the_worst_is_the_largest_share_of_its_bound(void)
+{
+  struct worst w;
+  worst_start(&w);
+  CHECK(worst_see(&w, 1.0, 10.0, "small"));
+  CHECK(worst_see(&w, 0.5, 1.0, "half"));
+  CHECK(worst_see(&w, 0.0, 0.0, "nothing"));
+  CHECK_TEXT_HAS(w.place, "half");
+  CHECK(!worst_see(&w, 2.0, 1.0, "over"));
+  CHECK_TEXT_HAS(w.place, "over");
+  CHECK(!worst_see(&w, 1e-30, 0.0, "any above a bound of nothing"));
+  CHECK_TEXT_HAS(w.place, "any above");
+  CHECK(w.seen == 5 && w.over == 2);
+  worst_start(&w);
+  CHECK(!worst_see(&w, NAN, 1.0, "nan"));
+  CHECK(!worst_see(&w, 1.0, NAN, "no bound"));
+  CHECK(w.over == 2);
+}
+
+int main(void)
+{
+  static const struct test tests[] = {
+    TEST(bound_is_the_larger_of_floor_and_four_times_the_noise),
+    TEST(units_are_those_of_the_types),
+    TEST(ceilings_are_the_tables),
+    TEST(not_finite_never_agrees),
+    TEST(the_worst_is_the_largest_share_of_its_bound),
+  };
+  return test_main("bound", tests, sizeof tests / sizeof *tests);
+}

@@ -1,0 +1,199 @@
+/* predict_test.c - closed formulas against published figures and small cases by hand; O12. */
+#include "fabricate_test.h"
+#include "predict.h"
+#include "scaling.h"
+
+static struct run_config model(const char *name)
+{
+  struct run_config c;
+  config_default(&c);
+  CHECK_OK(config_set(&c, "model", name));
+  CHECK_OK(config_finish(&c));
+  return c;
+}
+
+static struct predicted of(const struct run_config *c)
+{
+  struct predicted p;
+  predict(c, &p);
+  return p;
+}
+
+static void parameters_are_the_published_counts(void)
+{
+  struct run_config c = model("gpt2-124m");
+  CHECK(of(&c).parameters == 124439808.0); /* Hugging Face gpt2: 124,439,808 */
+  c.tied = false;
+  CHECK(of(&c).parameters == 124439808.0 + 50257.0 * 768.0);
+  for (int i = 0; i < model_shapes_count; i++) {
+    if (model_shapes[i].published_parameters == 0.0) continue;
+    c = model(model_shapes[i].name);
+    const double P = of(&c).parameters, printed = model_shapes[i].published_parameters;
+    if (!CHECK(fabs(P - printed) < 0.03 * printed)) fprintf(stderr, "%s: %.4g, printed %.4g\n", model_shapes[i].name, P, printed);
+  }
+}
+
+/* 12 l h^2 (1 + 13/(12h) + (V+s)/(12lh)) of Narayanan et al. leaves out the final norm only. */
+static void parameters_follow_the_papers_formula(void)
+{
+  const struct run_config c = model("megatron-145.6b");
+  const double l = 80, h = 12288, V = 51200, s = 2048;
+  CHECK_NEAR(of(&c).parameters / (12 * l * h * h * (1 + 13 / (12 * h) + (V + s) / (12 * l * h)) + 2 * h), 1.0, 1e-12);
+}
+
+/* 72 B L s h^2 (1 + s/(6h) + V/(12hL)): Korthikanti et al. eq. 7, attention in full. */
+static void flops_follow_the_papers_formula(void)
+{
+  struct run_config c = model("korthikanti-175b");
+  c.global_batch = 64;
+  const double B = 64, L = 96, h = 12288, s = 2048, V = 51200;
+  CHECK_NEAR(of(&c).flops_full / (72 * B * L * s * h * h * (1 + s / (6 * h) + V / (12 * h * L))), 1.0, 1e-12);
+  CHECK_NEAR((of(&c).flops_full - of(&c).flops_causal) / (72 * B * L * s * h * h * s / (12 * h)), 1.0, 1e-9);
+}
+
+static void buckets_are_filled_from_the_last_parameter(void)
+{
+  struct run_config c = made_config(1); /* 6 channels: 6, 18, 24, 36, 48 (wpe), 66 (wte), 108, 144; unused 7 */
+  int64_t counts[64];
+  c.bucket = 0;
+  CHECK(predict_buckets(&c, counts, 64) == 1 && (double)counts[0] == predict_flat(&c));
+  c.bucket = 144; /* c_proj [24, 6] and c_fc [6, 24] fill one each; each of 17 rows is padded to 64 */
+  const int64_t n = predict_buckets(&c, counts, 64);
+  const int64_t want[] = {64 * 4, 192, 64, 192};
+  /* unused 7, ln_f 6 + 6, mlp.c_proj.bias 6; mlp.c_proj.weight; mlp.c_fc.bias; mlp.c_fc.weight */
+  for (int i = 0; i < 4; i++) CHECK(counts[i] == want[i]);
+  double sum = 0.0;
+  for (int64_t i = 0; i < n; i++) sum += (double)counts[i];
+  CHECK(sum == predict_flat(&c));
+  c.bucket = 100; /* a larger row is cut from its end: 144 = 44 + 100 */
+  predict_buckets(&c, counts, 64);
+  CHECK(counts[1] == 100 + (192 - 144));
+  c.bucket = 1;
+  CHECK(predict_buckets(&c, NULL, 0) == 7 + (int64_t)shapes_elements(&c));
+}
+
+static void sums_are_sent_on_a_ring(void)
+{
+  struct run_config c = made_config(2);
+  CHECK(of(&c).allreduce_bytes == predict_flat(&c) * 4.0); /* 2 (n-1)/n, n = 2 */
+  CHECK(of(&c).allreduce_calls == (double)predict_buckets(&c, NULL, 0));
+  c.reduce_each = REDUCE_MICROBATCH; /* three micro-batches a rank */
+  CHECK(of(&c).allreduce_bytes == 3.0 * predict_flat(&c) * 4.0);
+  c.dp = 1;
+  CHECK(of(&c).allreduce_bytes == 0.0 && of(&c).allreduce_calls == 0.0 && of(&c).communication_bytes == 0.0);
+}
+
+static void memory_of_each_part_by_hand(void)
+{
+  struct run_config c = made_config(1);
+  c.dump = DUMP_NONE;
+  const double flat = predict_flat(&c), tied = 66.0, N = 8.0;
+  CHECK(of(&c).parameters_bytes == 4.0 * flat);
+  CHECK(of(&c).gradients_bytes == 4.0 * (flat + tied));
+  CHECK(of(&c).optimizer_bytes == 8.0 * flat);
+  /* 6 channels, 2 heads, vocabulary 11: the last block's backward, not the head's, is the peak */
+  CHECK(of(&c).activations_bytes == N * (4.0 * ((16.0 * 6.0 + 4.0 + 2.0) + 6.0 + 6.0 + 30.0) + 8.0));
+  c.vocab = 1000;
+  CHECK(of(&c).activations_bytes == N * (4.0 * ((16.0 * 6.0 + 4.0 + 2.0) + 6.0 + (6.0 + 3.0 + 1000.0) + 6.0) + 8.0));
+  c.optimizer = OPTIMIZER_SGD;
+  c.precision = DTYPE_F64;
+  CHECK(of(&c).optimizer_bytes == 0.0);
+  CHECK(of(&c).parameters_bytes == 8.0 * predict_flat(&c));
+}
+
+/* Rajbhandari et al. 2020, table 1: GB a device for 7.5 billion parameters, as printed. */
+static void zero_follows_its_table(void)
+{
+  static const struct {
+    double ranks, stage1, stage2, stage3;
+  } rows[] = {{1, 120, 120, 120}, {4, 52.5, 41.3, 30}, {16, 35.6, 21.6, 7.5}, {64, 31.4, 16.6, 1.88}, {256, 30.4, 15.4, 0.47}, {1024, 30.1, 15.1, 0.12}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    CHECK_NEAR(scaling_zero_bytes(7.5e9, 1, rows[i].ranks) / 1e9, rows[i].stage1, 0.051);
+    CHECK_NEAR(scaling_zero_bytes(7.5e9, 2, rows[i].ranks) / 1e9, rows[i].stage2, 0.051);
+    CHECK_NEAR(scaling_zero_bytes(7.5e9, 3, rows[i].ranks) / 1e9, rows[i].stage3, 0.0051);
+    CHECK(scaling_zero_bytes(7.5e9, 0, rows[i].ranks) == 120e9);
+  }
+}
+
+static void efficiency_balance_and_fractions_mean_one_thing(void)
+{
+  CHECK_NEAR(scaling_efficiency(360.0, 4.0, 100.0, 1.0), 0.9, 1e-15);
+  CHECK_NEAR(scaling_efficiency(360.0, 8.0, 100.0, 2.0), 0.9, 1e-15);
+  CHECK(isnan(scaling_efficiency(1.0, 1.0, 0.0, 1.0)));
+  const double busy[] = {1.0, 2.0, 3.0};
+  CHECK_NEAR(scaling_balance(busy, 3), 2.0 / 3.0, 1e-15);
+  CHECK(isnan(scaling_balance(busy, 0)));
+  CHECK_NEAR(scaling_rate_fraction(8e12, 2.0, 4.0, 2e12), 0.5, 1e-15);
+  CHECK(isnan(scaling_mfu(8e12, 2.0, 4.0, 0.0))); /* an unknown peak is n/a */
+  CHECK_NEAR(scaling_mfu(8e12, 2.0, 4.0, 1e12), 1.0, 1e-15);
+  CHECK_NEAR(scaling_bus_factor("allreduce", 4), 1.5, 1e-15); /* nccl-tests PERFORMANCE.md */
+  CHECK_NEAR(scaling_bus_factor("allgather", 4), 0.75, 1e-15);
+  CHECK(scaling_bus_factor("broadcast", 4) == 1.0 && isnan(scaling_bus_factor("gossip", 4)));
+}
+
+/* --- the check of memory ------------------------------------------------------------------- */
+
+static struct bench b;
+static void remember(int rank, double larger)
+{
+  const struct predicted p = of(&b.run.data.config);
+  json_t *r = made_record(&b.run, "memory", rank, -1, -1);
+  json_object_set_new(r, "got.parameters_bytes", json_real(p.parameters_bytes));
+  json_object_set_new(r, "got.gradients_bytes", json_real(p.gradients_bytes));
+  json_object_set_new(r, "got.optimizer_bytes", json_real(p.optimizer_bytes * larger));
+  json_object_set_new(r, "got.activations_bytes", json_real(p.activations_bytes));
+  json_object_set_new(r, "got.communication_bytes", json_real(p.communication_bytes));
+  json_object_set_new(r, "got.peak_bytes", json_real(p.total_bytes));
+  json_object_set_new(r, "got.os_peak_bytes", json_real(p.total_bytes * 1.03));
+  json_object_set_new(r, "got.allocations_first", json_integer(40));
+  json_object_set_new(r, "got.allocations_last", json_integer(40));
+}
+static void setup(double larger)
+{
+  const struct run_config c = made_config(2);
+  bench_setup(&b, "memory", &c);
+  remember(0, 1.0);
+  remember(1, larger);
+}
+
+static void memory_passes_within_the_formula_and_fails_beyond_it(void)
+{
+  setup(1.0);
+  CHECK(bench_judge(&b, "memory") == OUTCOME_PASS);
+  CHECK(json_array_size(b.verdict.details) == 6);
+  bench_teardown(&b);
+  setup(1.2);
+  CHECK(bench_judge(&b, "memory") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.worst, "optimizer of rank 1");
+  bench_teardown(&b);
+  setup(1.0);
+  made_set(&b.run, "memory", 0, -1, -1, "got.os_peak_bytes", json_real(1.1 * of(&b.run.data.config).total_bytes));
+  CHECK(bench_judge(&b, "memory") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.worst, "unaccounted");
+  bench_teardown(&b);
+  setup(1.0);
+  made_set(&b.run, "memory", 0, -1, -1, "got.allocations_last", json_integer(41));
+  CHECK(bench_judge(&b, "memory") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.worst, "allocations");
+  bench_teardown(&b);
+  setup(1.0);
+  made_drop(&b.run, "memory", 1, -1, -1);
+  CHECK(bench_judge(&b, "memory") == OUTCOME_INVALID);
+  bench_teardown(&b);
+}
+
+int main(void)
+{
+  static const struct test tests[] = {
+    TEST(parameters_are_the_published_counts),
+    TEST(parameters_follow_the_papers_formula),
+    TEST(flops_follow_the_papers_formula),
+    TEST(buckets_are_filled_from_the_last_parameter),
+    TEST(sums_are_sent_on_a_ring),
+    TEST(memory_of_each_part_by_hand),
+    TEST(zero_follows_its_table),
+    TEST(efficiency_balance_and_fractions_mean_one_thing),
+    TEST(memory_passes_within_the_formula_and_fails_beyond_it),
+  };
+  return test_main("predict", tests, sizeof tests / sizeof *tests);
+}

@@ -22,7 +22,8 @@
 #include <unistd.h>
 
 enum { TAIL = 8192 };
-static const double look_each_ms = 100, grace_ms = 4000;
+static const double start_seconds = 30;
+static const double look_each_ms = 100, grace_ms = 5000; /* Open MPI takes 2 s to end its ranks one way or another */
 
 struct job {
   pid_t pid;
@@ -37,7 +38,8 @@ struct job {
   char tail[TAIL];
   size_t tail_used;
   int errors;     /* ranks of finished cases that told of one */
-  bool reaped, over;
+  bool stopping, over;
+  double kill_at_ms;
   struct job_end end;
 };
 
@@ -316,23 +318,12 @@ static void finish(struct job *j, int wait_status)
 
 void job_stop(struct job *j, const char *why)
 {
-  if (j->over || j->reaped) return;
-  int status = 0;
+  if (j->over || j->stopping) return;
+  j->stopping = true;
+  j->kill_at_ms = clock_ms() + grace_ms;
   snprintf(j->end.end, sizeof j->end.end, "%s", why);
-  kill(-j->pid, SIGTERM);
+  kill(-j->pid, SIGTERM); /* a launcher passes it on and tidies up */
   kill(-j->pid, SIGCONT);
-  for (const double until = clock_ms() + grace_ms; !j->reaped && clock_ms() < until;) {
-    listen(j, 1 << 20);
-    if (waitpid(j->pid, &status, WNOHANG) == j->pid) j->reaped = true;
-    else clock_sleep_ms(10);
-  }
-  if (!j->reaped) {
-    kill(-j->pid, SIGKILL);
-    while (waitpid(j->pid, &status, 0) < 0 && errno == EINTR) continue;
-    j->reaped = true;
-  }
-  j->end.status = 0;
-  finish(j, status);
 }
 
 static void say_stalled(struct job *j, double quiet_ms)
@@ -365,15 +356,16 @@ static void look(struct job *j)
   }
   j->progress = progress;
   const double quiet = now - j->progress_ms, spent = now - j->case_start_ms;
-  if (j->current == j->n && quiet > c->seconds * 1e3) {
+  const bool started = j->current > 0 || progress > 0; /* until then it is the launcher and the libraries that take their time */
+  const double limit_ms = 1e3 * (started || c->seconds > start_seconds ? c->seconds : start_seconds);
+  if (j->current == j->n && quiet > limit_ms) {
     j->current--; /* all is done but the job does not end */
     snprintf(j->end.text, sizeof j->end.text, "every rank finished, but the job did not end for %.1f s", quiet / 1e3);
     job_stop(j, "timeout");
-    if (j->end.finished == j->n) j->end.finished--;
-  } else if (quiet > c->seconds * 1e3) {
+  } else if (quiet > limit_ms) {
     say_stalled(j, quiet);
     job_stop(j, "timeout");
-  } else if (spent > JOB_PATIENCE * c->seconds * 1e3) {
+  } else if (spent > JOB_PATIENCE * limit_ms) {
     snprintf(j->end.text, sizeof j->end.text, "still going after %.1f s, %d times its limit", spent / 1e3, JOB_PATIENCE);
     job_stop(j, "slow");
   }
@@ -388,10 +380,11 @@ bool job_step(struct job *j, double wait_ms, struct job_end *out)
     else clock_sleep_ms(wait_ms < 10 ? wait_ms : 10);
     listen(j, 8 << 20);
     if (waitpid(j->pid, &status, WNOHANG) == j->pid) {
-      j->reaped = true;
       finish(j, status);
-    } else {
+    } else if (!j->stopping) {
       look(j);
+    } else if (clock_ms() > j->kill_at_ms) {
+      kill(-j->pid, SIGKILL);
     }
   }
   if (j->over && out) *out = j->end;
@@ -404,6 +397,7 @@ void job_close(struct job *j)
 {
   if (j == NULL) return;
   job_stop(j, "interrupted");
+  while (!job_step(j, 20, NULL)) continue;
   if (j->pipe >= 0) close(j->pipe);
   free(j);
 }

@@ -40,7 +40,7 @@ enum err job_start(const struct launch_world *w, const struct launch_wish *wish,
 bool job_step(struct job *j, double wait_ms, struct job_end *out);
 /* Number of cases that every rank has finished so far. */
 int job_finished(const struct job *j);
-/* Stops the job; the next job_step() returns true.  why: job_end.end. */
+/* Asks the job to end, and makes it after a grace; job_step() goes on until it has.  why: job_end.end. */
 void job_stop(struct job *j, const char *why);
 void job_close(struct job *j); /* stops it first if it still runs; NULL is allowed */
 

@@ -93,7 +93,7 @@ static enum err add_run(struct plan *p, const char *name, const struct run_confi
   TRY(grow((void **)&p->runs, p->n_runs, &p->room_runs, sizeof *p->runs));
   struct run *r = &p->runs[p->n_runs];
   struct predicted predicted;
-  *r = (struct run){.key = key, .config = *c, .ranks = (int)config_ranks(c), .seconds = 30};
+  *r = (struct run){.key = key, .config = *c, .ranks = (int)config_ranks(c), .seconds = 30, .after = -1};
   snprintf(r->name, sizeof r->name, "%s", name);
   for (int i = 2;; i++) { /* equal names of two suites: the later gets a number */
     bool taken = false;
@@ -238,7 +238,10 @@ static enum err add_companions(struct plan *p, int trial, int check)
     struct run *r = &p->runs[run];
     const struct run *mine = &p->runs[t->run];
     if (r->users == 0 || r->seconds < mine->seconds) r->seconds = mine->seconds;
-    r->alone = r->alone || (mine->alone && rerun);
+    if (mine->alone && *wanted[i].config.fault) { /* it would hang as its case does: only if that did not */
+      r->alone = true;
+      r->after = t->run;
+    }
     t->companions[check][i] = run;
     t->n_companions[check] = i + 1;
   }

@@ -26,6 +26,7 @@ struct run {
   double seconds, estimate_s; /* limit without progress; guess of the time it takes */
   double disk_bytes;          /* guess of what it writes          */
   bool alone;                 /* its own job: expected to hang    */
+  int after;                  /* run that has to end before; -1   */
   bool ended;
   struct run_data data;       /* filled when it has ended         */
   int users;                  /* trials not judged yet that need it */

@@ -105,7 +105,7 @@ static enum err run_checked(struct session *s)
   if (list == NULL) FAIL(ERR_MEMORY, "a list of %d runs", s->plan.n_runs);
   enum err err = plan_order(&s->plan, list, &n);
   if (!err) {
-    s->runner.total = n;
+    runner_phase(&s->runner, n, false);
     err = runner_all(&s->runner, list, n);
   }
   free(list);

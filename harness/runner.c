@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH_MAX = 48, BAD_MAX = 4, JOBS_MAX = 64 };
+enum { BATCH_MAX = 48, BAD_MAX = 4, JOBS_MAX = 6 };
 /* Under a budget: few runs a job, and none from far down the list. */
 enum { BATCH_BUDGET = 6, REACH_BUDGET = 24 };
 
@@ -116,7 +116,6 @@ static enum err take_over(struct runner *r, int index, const struct job_end *end
   TRY(record_end_of(r, run, seconds));
   run->ended = true;
   r->done++;
-  r->spent_s += seconds;
   r->estimated_s += run->estimate_s;
   return r->on_ended ? r->on_ended(r->context, index) : ERR_OK;
 }
@@ -149,12 +148,28 @@ static enum err active_step(struct runner *r, struct active *a, double wait_ms, 
   return take_over(r, a->runs[a->told], &end, (clock_ms() - a->started_ms) / 1e3);
 }
 
+void runner_phase(struct runner *r, int total, bool timing)
+{
+  r->done = 0;
+  r->total = total;
+  r->timing = timing;
+  r->phase_ms = clock_ms();
+  r->estimated_s = 0;
+}
+
+/* What a guessed second has taken so far, on the clock of the person who waits. */
+static double stretch(const struct runner *r)
+{
+  return r->estimated_s > 0 ? (clock_ms() - r->phase_ms) / 1e3 / r->estimated_s : 1;
+}
+
 static void show(struct runner *r, const char *what)
 {
   double left = 0;
   for (int i = 0; i < r->plan->n_runs; i++)
-    if (!r->plan->runs[i].ended) left += r->plan->runs[i].estimate_s;
-  if (r->estimated_s > 0 && r->spent_s > 0) left *= r->spent_s / r->estimated_s;
+    if (!r->plan->runs[i].ended && r->plan->runs[i].users > 0) left += r->plan->runs[i].estimate_s;
+  if (r->timing) left = (r->total - r->done) * (r->done ? (clock_ms() - r->phase_ms) / 1e3 / r->done : 0);
+  else left *= stretch(r);
   progress_show(r->progress, what, r->done, r->total, r->done ? left : -1);
 }
 
@@ -162,8 +177,7 @@ static void show(struct runner *r, const char *what)
 
 static double expected_s(const struct runner *r, int run)
 {
-  const double factor = r->estimated_s > 0 ? r->spent_s / r->estimated_s : 1;
-  return r->plan->runs[run].estimate_s * factor;
+  return r->plan->runs[run].estimate_s * stretch(r);
 }
 
 /* The next batch of waiting runs: the first of the list, and others with its rank count.  A run with no
@@ -178,7 +192,7 @@ static int next_batch(struct runner *r, const int *runs, int n, const bool *take
     if (lead && lead->alone) most = 1;
     for (int i = 0; i < n && (pass == 0 || count < most); i++) {
       const struct run *x = &r->plan->runs[runs[i]];
-      if (x->ended || taken[i] || x->users == 0) continue;
+      if (x->ended || taken[i] || x->users == 0 || (x->after >= 0 && !r->plan->runs[x->after].ended)) continue;
       if (lead == NULL) lead = x, first = i;
       if (r->budget_s > 0 && i - first > REACH_BUDGET) break;
       if (x != lead && (x->ranks != lead->ranks || x->alone)) continue;
@@ -200,9 +214,10 @@ static bool may_start(struct runner *r, const int *runs, const int *batch, int n
   return false;
 }
 
+/* A run that is expected to hang mostly waits. */
 static int cores_of(const struct runner *r, int run)
 {
-  return r->plan->runs[run].ranks * (int)r->plan->runs[run].config.threads;
+  return r->plan->runs[run].alone ? 0 : r->plan->runs[run].ranks * (int)r->plan->runs[run].config.threads;
 }
 
 enum err runner_all(struct runner *r, const int *runs, int n)
@@ -215,13 +230,13 @@ enum err runner_all(struct runner *r, const int *runs, int n)
   int *list = malloc(((size_t)n + 1) * sizeof *list);
   if (taken == NULL || list == NULL) FAIL_TO(stop, ERR_MEMORY, "a list of %d runs", n);
   for (;;) {
-    while (more && jobs < JOBS_MAX) {
+    while (more && jobs < JOBS_MAX) { /* of jobs that wait, too, not too many */
       int share = 1;
       const int lead = next_batch(r, runs, n, taken, 1, batch) ? batch[0] : -1;
       if (lead < 0) break;
       const int cores = cores_of(r, runs[lead]);
-      if (jobs > 0 && busy + cores > r->world->cores) break;
-      if (cores < r->world->cores) share = r->world->cores / cores;
+      if (busy > 0 && busy + cores > r->world->cores) break;
+      if (cores > 0 && cores < r->world->cores) share = r->world->cores / cores;
       const int count = next_batch(r, runs, n, taken, share, batch);
       if (!may_start(r, runs, batch, count)) {
         more = false;

@@ -24,8 +24,9 @@ struct runner {
   /* Called after each run that ended; may use the plan.  An error stops the runner. */
   enum err (*on_ended)(void *context, int run);
   void *context;
-  int done, total;  /* for the progress line */
-  double spent_s, estimated_s; /* of ended runs: corrects the guesses */
+  int done, total;    /* for the progress line; runner_phase() starts it anew */
+  bool timing;        /* runs of like length: time left by their number       */
+  double phase_ms, estimated_s; /* start; guesses of the runs that ended      */
   int bad_in_a_row;
 };
 
@@ -40,6 +41,9 @@ struct runner_timed {
   int n, cores_each, first_core;
 };
 enum err runner_timed(struct runner *r, const struct runner_timed *jobs, int n);
+
+/* From here on progress counts `total` runs. */
+void runner_phase(struct runner *r, int total, bool timing);
 
 /* Takes out of a run's data what would tell a judge which fault was planted. */
 void runner_make_blind(struct run_data *d);

@@ -14,6 +14,7 @@ enum { REPEATS = 5, MEASURED_MAX = 256 };
 static const double level = 0.95;
 static const double widest = 0.25;      /* interval over median: beyond, a speed says nothing              */
 static const double quiet_cores = 0.2;  /* of others, median over looks: beyond, the machine is not ours   */
+enum { QUIET_LOOKS = 20 };              /* of half a second                                               */
 static const double first_loss = 1e-5;  /* relative, float32: the ceiling of O3 at step k, for large models */
 
 /* --- plan ----------------------------------------------------------------------------- */
@@ -45,6 +46,8 @@ static enum err add_evidence(struct plan *p, const struct asked *a, const struct
   TRY(asked_lay_over(a, &c));
   at_ranks(of, ranks, &c);
   TRY(suite_lay_evidence(s, &c));
+  const int64_t unit = c.dp * c.micro_batch;
+  c.global_batch = (c.global_batch + unit - 1) / unit * unit; /* as many whole micro-batches for every rank */
   snprintf(c.name, sizeof c.name, "evidence");
   if (config_finish(&c)) FAIL(ERR_CONFIG, "%s: evidence of '%s' at %d ranks: %s", of->where, of->name, ranks, err_text());
   for (int i = 0; i < p->n_trials; i++)
@@ -111,8 +114,9 @@ struct bench {
   struct measured *list;
   int n;
   double rate; /* sgemm, FLOP/s; NaN */
-  double elsewhere[REPEATS];
+  double elsewhere[REPEATS]; /* cores that others used, before each repeat */
   int n_looks;
+  bool never_quiet; /* the quick form does not time what it could not show */
 };
 
 static int measure(struct bench *b, const struct run_config *c, int copies, const char *label, double seconds)
@@ -198,8 +202,26 @@ static enum err time_gemm(struct bench *b, int64_t threads, int which)
   return ERR_OK;
 }
 
+/* Waits for a quiet machine; false: it did not become quiet. */
+static bool wait_for_quiet(struct bench *b)
+{
+  for (int look = 0; look < QUIET_LOOKS && !interrupt_seen(); look++) {
+    struct env e;
+    env_look(500, &e);
+    if (!(e.busy_elsewhere > quiet_cores)) return true;
+    progress_show(&b->s->progress, "waiting for a quiet machine", 0, b->s->runner.total, -1);
+    b->elsewhere[0] = e.busy_elsewhere;
+  }
+  return false;
+}
+
 static enum err time_all(struct bench *b)
 {
+  b->never_quiet = b->n && !wait_for_quiet(b) && !b->s->asked->full;
+  if (b->never_quiet) {
+    b->n_looks = 1;
+    return ERR_OK;
+  }
   for (int repeat = 0; repeat < REPEATS && !interrupt_seen(); repeat++) {
     struct env e;
     env_look(250, &e);
@@ -250,45 +272,55 @@ struct point {
   double want_loss; /* first loss of one rank on the same global batch; NaN: not had */
 };
 
-/* Why the speed of a point is not shown; wrong: the training is to blame. */
-static void withhold(const struct bench *b, const struct point *q, bool *wrong, char *why, size_t bytes)
+/* What is wrong with what was trained while it was timed; "" if nothing is. */
+static bool went_wrong(const struct point *q, char *why, size_t bytes)
 {
-  const struct trial *evidence = &b->s->plan.trials[b->s->plan.trials[q->trial].twin];
-  *wrong = false;
-  why[0] = '\0';
-  if (evidence->state != TRIAL_JUDGED || evidence->outcome != OUTCOME_PASS) {
-    snprintf(why, bytes, "its conformance case %s is %s", evidence->name,
-             evidence->state == TRIAL_JUDGED ? outcome_name(evidence->outcome) : "not run");
-    return;
-  }
-  if (q->own == NULL) return;
-  if (q->own->n_samples < REPEATS || q->base->n_samples < REPEATS) {
-    snprintf(why, bytes, "only %d of %d repeats ran", q->own->n_samples, REPEATS);
-    return;
-  }
   const struct sample *bad = broken(q->own) ? broken(q->own) : broken(q->base);
   if (bad) {
-    *wrong = bad->wrong;
     snprintf(why, bytes, "%s", bad->why);
-    return;
+    return bad->wrong;
   }
-  for (int i = 0; i < REPEATS; i++) {
+  for (int i = 0; i < q->own->n_samples; i++) {
     const double got = q->own->samples[i].first_loss;
     if (fabs(got - q->want_loss) <= first_loss * fabs(q->want_loss)) continue;
-    *wrong = isfinite(q->want_loss);
     snprintf(why, bytes, "first loss of repeat %d is %.9g, one rank's is %.9g", i + 1, got, q->want_loss);
-    return;
+    return isfinite(q->want_loss);
   }
+  return false;
+}
+
+static void too_noisy(const struct bench *b, const struct point *q, char *why, size_t bytes)
+{
+  double x[REPEATS];
   const double others = b->n_looks ? stats_median(b->elsewhere, b->n_looks) : NAN;
   if (others > quiet_cores) {
     snprintf(why, bytes, "the machine is not quiet: others use %.1f of %d cores", others, b->s->world.cores);
     return;
   }
-  double x[REPEATS];
+  if (q->own->n_samples < REPEATS || q->base->n_samples < REPEATS) {
+    snprintf(why, bytes, "only %d of %d repeats ran", q->own->n_samples, REPEATS);
+    return;
+  }
   COLUMN(q->own, tokens_per_s, 1, x);
   const struct stats_interval v = stats_median_interval(x, REPEATS, level);
   if ((v.high - v.low) / v.value > widest)
     snprintf(why, bytes, "noise: repeats lie between %.4g and %.4g tokens/s, wider than %.0f %% of the median", v.low, v.high, widest * 100);
+}
+
+/* Why the speed of a point is not shown; true: the training is to blame. */
+static bool withhold(const struct bench *b, const struct point *q, char *why, size_t bytes)
+{
+  const struct trial *evidence = &b->s->plan.trials[b->s->plan.trials[q->trial].twin];
+  why[0] = '\0';
+  if (evidence->state != TRIAL_JUDGED || evidence->outcome != OUTCOME_PASS) {
+    snprintf(why, bytes, "its conformance case %s is %s", evidence->name,
+             evidence->state == TRIAL_JUDGED ? outcome_name(evidence->outcome) : "not run");
+    return false;
+  }
+  if (q->own == NULL) return false;
+  const bool wrong = !b->never_quiet && went_wrong(q, why, bytes);
+  if (!*why) too_noisy(b, q, why, bytes);
+  return wrong;
 }
 
 static void record_speeds(struct record_file *f, const struct bench *b, const struct point *q)
@@ -352,7 +384,6 @@ static enum err settle_point(struct bench *b, const struct point *q)
 {
   struct trial *t = &b->s->plan.trials[q->trial];
   const struct trial *evidence = &b->s->plan.trials[t->twin];
-  bool wrong;
   char why[512];
   t->n_verdicts = 0;
   t->state = TRIAL_JUDGED;
@@ -362,7 +393,7 @@ static enum err settle_point(struct bench *b, const struct point *q)
     t->run = q->own->first_run;
     trial_judge(&b->s->plan, q->trial);
   }
-  withhold(b, q, &wrong, why, sizeof why);
+  const bool wrong = withhold(b, q, why, sizeof why);
   if (t->outcome != OUTCOME_PASS) snprintf(why, sizeof why, "%.400s", t->sentence);
   TRY(record_point(b, q, why));
   if (t->outcome != OUTCOME_PASS) return session_settled(b->s, q->trial);
@@ -422,11 +453,11 @@ static void choose(struct bench *b, struct point *q)
   const int own = measure(b, c, 0, t->name, t->of->seconds), at_base = measure(b, c0, 0, base->name, t->of->seconds);
   int copies = -1, alone = -1;
   if (q->ranks > 1) {
-    struct run_config one = *c; /* a rank's share of the work, without the others */
+    struct run_config one = *c0; /* the curve's own one-rank run, else one rank's share of N0 */
     char label[CONFIG_NAME];
-    one.global_batch /= q->ranks;
+    one.global_batch /= q->base_ranks;
     one.dp = 1;
-    snprintf(label, sizeof label, "%.90s-share%d", t->of->name, q->ranks);
+    snprintf(label, sizeof label, "%.90s-alone", t->of->name);
     alone = measure(b, &one, 0, label, t->of->seconds);
     snprintf(label, sizeof label, "%.90s-copies%d", t->of->name, q->ranks);
     if (!b->s->world.hosts[0]) copies = measure(b, &one, q->ranks, label, t->of->seconds);
@@ -471,7 +502,7 @@ static enum err bench_points(struct bench *b, struct point *points, int n)
 {
   TRY(time_all(b));
   for (int i = 0; i < n && !interrupt_seen(); i++)
-    if (points[i].own) TRY(one_rank_loss(b, &points[i]));
+    if (points[i].own && !b->never_quiet) TRY(one_rank_loss(b, &points[i]));
   for (int i = 0; i < n && !interrupt_seen(); i++) TRY(settle_point(b, &points[i]));
   return ERR_OK;
 }
@@ -486,9 +517,9 @@ enum err scaling_run(struct session *s, const struct suite *suite)
   if (points == NULL || b.list == NULL) FAIL_TO(done, ERR_MEMORY, "%d points to time", MEASURED_MAX);
   const int n = gather(&b, points, most);
   for (int i = 0; i < n; i++) choose(&b, &points[i]);
-  s->runner.done = 0;
-  s->runner.total = 0;
-  for (int i = 0; i < b.n; i++) s->runner.total += REPEATS * (b.list[i].copies ? b.list[i].copies : 1);
+  int total = b.n ? 2 : 0; /* matrix products at both ends */
+  for (int i = 0; i < b.n; i++) total += REPEATS * (b.list[i].copies ? b.list[i].copies : 1);
+  runner_phase(&s->runner, total, true);
   TRY_TO(done, bench_points(&b, points, n));
 done:
   for (int i = 0; b.list && i < b.n; i++)

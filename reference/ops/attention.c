@@ -51,6 +51,17 @@ static int64_t docs_first_key(const int32_t *docs, bool ordered, int64_t q0, int
   return u;
 }
 
+static int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x < high ? x : high; }
+
+/* Of the keys k0 .. k0 + n, query t sees those in [from, to) that have its id: padding comes down to itself. */
+struct seen {
+  int64_t from, to;
+};
+static struct seen docs_seen(const int32_t *docs, int64_t t, int64_t k0, int64_t n)
+{
+  return (struct seen){docs[t] < 0 ? clamp(t - k0, 0, n) : 0, clamp(t + 1 - k0, 0, n)};
+}
+
 #define KERNELS "ops/attention_cpu.h"
 #include "ops/each_type.h"
 

@@ -37,23 +37,17 @@ static struct OP(head) OP(head_of)(const struct attention_args *a, int64_t i)
 /* Scores s[0 .. n) of query t with keys k0 ..: scaled, -inf where t does not see; the largest. */
 CLONES static REAL OP(scale_and_mask)(REAL *s, const int32_t *docs, int64_t t, int64_t k0, int64_t n, REAL scale)
 {
-  const int32_t id = docs[t];
-  const int64_t seen = t + 1 - k0 < n ? t + 1 - k0 : n; /* may be <= 0 */
+  const struct seen seen = docs_seen(docs, t, k0, n);
+  const int32_t id = docs[t], *keys = docs + k0;
   REAL most = -(REAL)INFINITY;
-  if (id < 0) {
-    const REAL self = t >= k0 && t < k0 + n ? s[t - k0] * scale : most;
-    for (int64_t u = 0; u < n; u++) s[u] = -(REAL)INFINITY;
-    if (t >= k0 && t < k0 + n) s[t - k0] = self;
-    return self;
-  }
-  const int32_t *keys = docs + k0;
+  for (int64_t u = 0; u < seen.from; u++) s[u] = -(REAL)INFINITY;
 #pragma omp simd reduction(max : most) /* any order has the same largest */
-  for (int64_t u = 0; u < seen; u++) {
+  for (int64_t u = seen.from; u < seen.to; u++) {
     const REAL score = keys[u] == id ? s[u] * scale : -(REAL)INFINITY;
     s[u] = score;
     most = score > most ? score : most;
   }
-  for (int64_t u = seen > 0 ? seen : 0; u < n; u++) s[u] = -(REAL)INFINITY;
+  for (int64_t u = seen.to; u < n; u++) s[u] = -(REAL)INFINITY;
   return most;
 }
 
@@ -114,18 +108,16 @@ static enum err OP(queries_fwd)(const struct OP(head) *x, int64_t q0, int64_t q1
 CLONES static void OP(weights_and_slopes)(REAL *s, REAL *dp, const int32_t *docs, int64_t t, int64_t k0, int64_t n,
                                           REAL scale, REAL lse, REAL delta)
 {
-  const int32_t id = docs[t];
-  const int32_t *keys = docs + k0;
-  const int64_t seen = t + 1 - k0 < 0 ? 0 : t + 1 - k0 < n ? t + 1 - k0 : n;
-  const int64_t from = id >= 0 ? 0 : t < k0 ? 0 : t - k0 < n ? t - k0 : n; /* padding sees itself only */
-  for (int64_t u = 0; u < from; u++) s[u] = dp[u] = 0;
-  SIMD for (int64_t u = from; u < seen; u++)
+  const struct seen seen = docs_seen(docs, t, k0, n);
+  const int32_t id = docs[t], *keys = docs + k0;
+  for (int64_t u = 0; u < seen.from; u++) s[u] = dp[u] = 0;
+  SIMD for (int64_t u = seen.from; u < seen.to; u++)
   {
     const REAL p = keys[u] == id ? OP(exp)(s[u] * scale - lse) : 0;
     s[u] = p;
     dp[u] = keys[u] == id ? p * (dp[u] - delta) * scale : 0;
   }
-  for (int64_t u = seen; u < n; u++) s[u] = dp[u] = 0;
+  for (int64_t u = seen.to; u < n; u++) s[u] = dp[u] = 0;
 }
 
 /* sum(a * b), in double. */

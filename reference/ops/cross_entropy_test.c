@@ -12,12 +12,11 @@ static enum err call_bwd(struct dev_stream *s, const struct tensor *t, const str
   return op_cross_entropy_bwd(s, &t[0], &t[1], &t[2], &t[3], &t[4]);
 }
 
-/* Every third target is ignored; the others lie in 0 .. 4 and, for one logit, are 0. */
+/* Every third target is ignored; the others are 0, 2, 3, 0, 1, 3, 4, ... */
 static void some_ignored(const struct tensor *t, uint32_t seed)
 {
-  fill_seeded(t, seed);
-  for (int64_t i = 0; i < tensor_count(t); i++)
-    put(t, i / t->cols, i % t->cols, i % 3 == 1 ? -1 : (double)((int)get(t, i / t->cols, i % t->cols) % 5));
+  (void)seed;
+  for (int64_t i = 0; i < tensor_count(t); i++) put(t, i / t->cols, i % t->cols, i % 3 == 1 ? -1 : (double)(i % 5));
 }
 static void zeros(const struct tensor *t, uint32_t seed)
 {

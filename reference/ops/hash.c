@@ -2,7 +2,8 @@
  *
  * Row stride, shape and type do not count: equal contents, equal hash.  It finds differences between
  * replicas; it does not withstand an adversary.  The bytes are cut into chunks of CHUNK elements, a
- * chunk into 64-bit words (the last one padded with zeros); word i goes to lane i mod LANES by
+ * chunk into blocks of LANES 64-bit words (the last one padded with zeros); word l of a block goes to
+ * lane l by
  *   h = (h ^ word) * M, h ^= h >> 32
  * which loses nothing: one changed word always changes its lane.  Lanes, then chunks, then the
  * number of bytes are mixed in order by the same step.  Threads share out chunks.
@@ -25,17 +26,14 @@ static inline uint64_t mix(uint64_t h, uint64_t word)
 
 CLONES static uint64_t chunk_hash(const char *bytes, int64_t n)
 {
-  uint64_t lane[LANES], words[LANES] = {0}, h = 0;
+  uint64_t lane[LANES], h = 0;
+  const int64_t block = sizeof lane;
   for (int l = 0; l < LANES; l++) lane[l] = (uint64_t)l + 1;
-  int64_t i = 0;
-  const int64_t block = sizeof words;
-  for (; i + block <= n; i += block) {
-    memcpy(words, bytes + i, sizeof words);
+  for (int64_t i = 0; i < n; i += block) {
+    uint64_t words[LANES] = {0};
+    memcpy(words, bytes + i, (size_t)(n - i < block ? n - i : block));
     SIMD for (int l = 0; l < LANES; l++) lane[l] = mix(lane[l], words[l]);
   }
-  memset(words, 0, sizeof words);
-  memcpy(words, bytes + i, (size_t)(n - i));
-  for (int64_t l = 0; 8 * l < n - i; l++) lane[l] = mix(lane[l], words[l]);
   for (int l = 0; l < LANES; l++) h = mix(h, lane[l]);
   return h;
 }

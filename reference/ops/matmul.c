@@ -14,6 +14,8 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 
+enum { ROWS = 128 };
+
 #define KERNELS "ops/matmul_cpu.h"
 #include "ops/each_type.h"
 

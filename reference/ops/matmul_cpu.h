@@ -69,18 +69,12 @@ CLONES static void OP(multiply_rows)(int64_t first, int64_t last, int64_t N, int
   }
 }
 
+/* Threads take ROWS rows at a time, each packing op(b) for itself. */
 static void OP(multiply)(int64_t M, int64_t N, int64_t K, struct OP(operand) a, struct OP(operand) b, bool accumulate,
                          REAL *c, int64_t c_stride)
 {
-  enum { SHARE = 16 }; /* rows that one thread takes at least: packing op(b) must pay */
-  if (!accumulate)
-    for (int64_t m = 0; m < M; m++) memset(c + m * c_stride, 0, (size_t)N * sizeof(REAL));
-  const int64_t shares = (M + SHARE - 1) / SHARE;
-#pragma omp parallel if (shares > 1 && M * N * K >= PARALLEL_FROM)
-  {
-    const int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
-    const int64_t first = shares * me / threads * SHARE, end = shares * (me + 1) / threads * SHARE;
-    const int64_t last = end < M ? end : M;
-    if (first < last) OP(multiply_rows)(first, last, N, K, a, b, c, c_stride);
-  }
+  for (int64_t m = 0; m < M && !accumulate; m++) memset(c + m * c_stride, 0, (size_t)N * sizeof(REAL));
+#pragma omp parallel for schedule(static) if (M * N * K >= PARALLEL_FROM)
+  for (int64_t m = 0; m < M; m += ROWS)
+    OP(multiply_rows)(m, M - m < ROWS ? M : m + ROWS, N, K, a, b, c, c_stride);
 }

@@ -197,9 +197,9 @@ static void the_hash_of_known_bytes_is_known(void)
   uint64_t lane[16], h = 0, all = 0;
   const uint64_t m = 0x9E3779B97F4A7C15u;
   for (unsigned l = 0; l < 16; l++) lane[l] = l + 1;
-  for (unsigned w = 0; w < 38; w++) { /* 37 words and a half, the last one padded */
+  for (unsigned w = 0; w < 48; w++) { /* 37 words and a half, padded to three blocks of 16 */
     uint64_t word = 0;
-    memcpy(&word, bytes + 8 * w, w < 37 ? 8 : 4);
+    if (w < 38) memcpy(&word, bytes + 8 * w, w < 37 ? 8 : 4);
     lane[w % 16] = (lane[w % 16] ^ word) * m;
     lane[w % 16] ^= lane[w % 16] >> 32;
   }

@@ -86,6 +86,8 @@ static void sums_are_those_of_long_doubles(void)
         const struct trial x = reduce(kind, sizes[i][0], sizes[i][1]);
         arena_open(&a);
         trial_tensors(&x, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, t);
+        for (int64_t r = 0; type && r < t[1].rows; r++) /* digits that a float does not hold */
+          for (int64_t c = 0; c < t[1].cols; c++) put(&t[1], r, c, get(&t[1], r, c) / 3);
         trial_run(&x, DEV_CPU, 2, t);
         long double want = 0, size = 0;
         for (int64_t r = 0; r < t[1].rows; r++)

@@ -14,11 +14,14 @@
 #include <math.h>
 #include <string.h>
 
-/* The resolvers of clones run before the sanitizers' own start and would crash in them. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* The resolvers of clones run before the sanitizers' own start and would crash in them.  Levels of x86-64 can be
+ * cloned for since GCC 12, single extensions before; other compilers build one version. */
+#if !defined(__x86_64__) || defined(__clang__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CLONES
+#elif __GNUC__ >= 12
 #define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
-#define CLONES
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 
 #define SIMD _Pragma("omp simd")

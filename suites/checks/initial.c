@@ -16,6 +16,15 @@ static bool same_shape(const json_t *record, int64_t rows, int64_t cols)
   return record_get_int(record, "got.rows", -1) == rows && record_get_int(record, "got.cols", -1) == cols;
 }
 
+/* What other checks rely on and the run tells of itself must follow from the architecture; NULL: it does. */
+static const char *other_fact(const json_t *record, const struct shape *s)
+{
+  if (evidence_flag(record, "got.decay") != s->decay) return "got.decay";
+  if (evidence_flag(record, "got.frozen") != s->frozen) return "got.frozen";
+  if (evidence_flag(record, "got.zero_gradient") != s->zero_gradient) return "got.zero_gradient";
+  return NULL;
+}
+
 /* Every expected parameter is told of exactly once, with its shape. */
 static bool has_all(const struct run_data *run, const struct run_data *truth, struct verdict *out)
 {
@@ -31,6 +40,12 @@ static bool has_all(const struct run_data *run, const struct run_data *truth, st
       verdict_say(out, OUTCOME_FAIL, "%s is [%lld, %lld], expected [%lld, %lld]", shape.name,
                   (long long)record_get_int(mine, "got.rows", -1), (long long)record_get_int(mine, "got.cols", -1),
                   (long long)shape.rows, (long long)shape.cols);
+      return false;
+    }
+    const char *fact = other_fact(mine, &shape);
+    if (fact != NULL) {
+      verdict_say(out, OUTCOME_FAIL, "%s is told as %s%s; the architecture says the opposite", shape.name,
+                  evidence_flag(mine, fact) ? "" : "not ", fact + 4);
       return false;
     }
     const char *hash = evidence_text(mine, "got.hash");

@@ -61,6 +61,25 @@ static void another_start_a_missing_or_an_extra_parameter_fails(void)
   bench_teardown(&b);
 }
 
+static void facts_that_the_architecture_does_not_have_fail(void)
+{
+  static const char *const facts[] = {"got.decay", "got.frozen", "got.zero_gradient"};
+  for (int i = 0; i < 3; i++) {
+    setup("initial");
+    json_t *first = made_at(&b.run, "parameter", 0, -1, -1); /* wte: decays, is not frozen, has a gradient */
+    json_object_set_new(first, facts[i], json_boolean(i != 0));
+    CHECK(bench_judge(&b, "initial") == OUTCOME_FAIL);
+    CHECK_TEXT_HAS(b.verdict.sentence, facts[i] + 4);
+    bench_teardown(&b);
+  }
+  struct run_config c = made_config(1);
+  struct shape s;
+  c.layers = 2;
+  c.reused = 1;
+  snprintf(c.frozen, sizeof c.frozen, "h.1.ln_1");
+  CHECK(shapes_at(&c, 2, &s) && strcmp(s.name, "transformer.h.0.ln_1.weight") == 0 && s.frozen); /* shared with the frozen one */
+}
+
 static void wrong_data_fails(void)
 {
   static const struct {
@@ -121,6 +140,7 @@ int main(void)
     TEST(clean_runs_pass),
     TEST(rows_are_gpt2s),
     TEST(another_start_a_missing_or_an_extra_parameter_fails),
+    TEST(facts_that_the_architecture_does_not_have_fail),
     TEST(wrong_data_fails),
     TEST(a_micro_batch_twice_never_or_on_another_rank_fails),
     TEST(replicas_that_differ_are_named),

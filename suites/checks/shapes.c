@@ -2,6 +2,7 @@
 #include "shapes.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Dimensions in multiples of the hidden size C; 0 rows: a vector. */
 static const struct {
@@ -22,12 +23,25 @@ int shapes_count(const struct run_config *c)
   return (int)(2 + SHAPES_A_BLOCK * shapes_blocks(c) + 2 + !c->tied + c->unused);
 }
 
-static bool is(struct shape *out, const char *name, int64_t rows, int64_t cols, bool unused)
+static bool asked_frozen(const struct run_config *c, const char *name) { return c->frozen[0] != '\0' && strstr(name, c->frozen) != NULL; }
+
+static bool is(const struct run_config *c, struct shape *out, const char *name, int64_t rows, int64_t cols)
 {
+  *out = (struct shape){.rows = rows, .cols = cols, .decay = rows > 1, .frozen = asked_frozen(c, name),
+                        .unused = strcmp(name, "extra.unused") == 0, .zero_gradient = strstr(name, "c_attn.bias") != NULL};
   snprintf(out->name, sizeof out->name, "%s", name);
-  out->rows = rows;
-  out->cols = cols;
-  out->unused = unused;
+  return true;
+}
+
+/* Row `row` of block l; the block that shares its storage, if any, freezes it too. */
+static bool is_of_block(const struct run_config *c, struct shape *out, int l, int row)
+{
+  const int64_t C = c->hidden;
+  char name[96], twin[96];
+  snprintf(name, sizeof name, "transformer.h.%d.%s", l, block[row].name);
+  snprintf(twin, sizeof twin, "transformer.h.%d.%s", (int)shapes_blocks(c) + l, block[row].name);
+  is(c, out, name, block[row].rows ? block[row].rows * C : 1, block[row].cols * C);
+  out->frozen = out->frozen || (l < c->reused && asked_frozen(c, twin));
   return true;
 }
 
@@ -36,19 +50,14 @@ bool shapes_at(const struct run_config *c, int i, struct shape *out)
   const int64_t C = c->hidden;
   const int blocks = (int)(SHAPES_A_BLOCK * shapes_blocks(c));
   if (i < 0 || i >= shapes_count(c)) return false;
-  if (i == 0) return is(out, "transformer.wte.weight", c->vocab, C, false);
-  if (i == 1) return is(out, "transformer.wpe.weight", c->positions, C, false);
-  if (i < 2 + blocks) {
-    const int row = (i - 2) % SHAPES_A_BLOCK;
-    char name[96];
-    snprintf(name, sizeof name, "transformer.h.%d.%s", (i - 2) / SHAPES_A_BLOCK, block[row].name);
-    return is(out, name, block[row].rows ? block[row].rows * C : 1, block[row].cols * C, false);
-  }
+  if (i == 0) return is(c, out, "transformer.wte.weight", c->vocab, C);
+  if (i == 1) return is(c, out, "transformer.wpe.weight", c->positions, C);
+  if (i < 2 + blocks) return is_of_block(c, out, (i - 2) / SHAPES_A_BLOCK, (i - 2) % SHAPES_A_BLOCK);
   i -= 2 + blocks;
-  if (i == 0) return is(out, "transformer.ln_f.weight", 1, C, false);
-  if (i == 1) return is(out, "transformer.ln_f.bias", 1, C, false);
-  if (i == 2 && !c->tied) return is(out, "lm_head.weight", c->vocab, C, false);
-  return is(out, "extra.unused", 1, UNUSED_ELEMENTS, true);
+  if (i == 0) return is(c, out, "transformer.ln_f.weight", 1, C);
+  if (i == 1) return is(c, out, "transformer.ln_f.bias", 1, C);
+  if (i == 2 && !c->tied) return is(c, out, "lm_head.weight", c->vocab, C);
+  return is(c, out, "extra.unused", 1, UNUSED_ELEMENTS);
 }
 
 double shapes_elements(const struct run_config *c)

@@ -13,7 +13,10 @@ enum { SHAPES_A_BLOCK = 12 };
 struct shape {
   char name[96];
   int64_t rows, cols;
-  bool unused; /* no forward touches it */
+  bool unused;        /* no forward touches it                                              */
+  bool decay;         /* matrices take weight decay, vectors do not                         */
+  bool frozen;        /* its name, or that of a block that shares it, has what was asked for */
+  bool zero_gradient; /* softmax does not see the key bias                                  */
 };
 
 /* Row i in table order: wte, wpe, blocks, ln_f, lm_head if untied, extra.unused if asked for.

@@ -139,7 +139,7 @@ static void write_script(FILE *out, const struct figure *f, const char *plots)
       fprintf(out, " %d", i);
     }
     fputc(')', out);
-  } else if (few_steps(f)) fputs("\nset xtics 1\nset offsets 0.1, 0.1, graph 0.05, 0", out);
+  } else if (few_steps(f)) fputs("\nset xtics 1\nset autoscale xfix\nset offsets 0.1, 0.1, graph 0.05, 0", out);
   else fputs("\nset offsets graph 0.02, graph 0.02, graph 0.05, 0", out);
   fprintf(out, "\nset terminal svg size 760,440 dynamic enhanced font 'sans-serif,14'\nset output '%s/%s.svg'\n", plots, f->id);
   write_plot(out, f);

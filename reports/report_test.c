@@ -32,7 +32,7 @@ static const char summary[] =
     ",\"got.efficiency_low\":0.9,\"got.efficiency_high\":1.1,\"got.copies\":0.97,\"got.withheld\":\"\",\"got.evidence\":\"good\"")
 
 static const char records[] =
-  R("run", "good", "\"rank\":0,\"set.precision\":\"float32\",\"env.mpi\":\"Open MPI\"")
+  R("run", "good", "\"rank\":0,\"set.dp\":2,\"set.steps\":2,\"set.precision\":\"float32\",\"env.mpi\":\"Open MPI\"")
   JUDGED("good", "PASS", "", "all checks hold") JUDGED("bad", "FAIL", "gradients", "wte is off by 2 <times> & more")
   JUDGED("unfit", "INVALID", "ends", "rank 1 was killed") JUDGED("noisy", "INCONCLUSIVE", "spread", "interval too wide")
   JUDGED("later", "SKIPPED", "", "not on this machine")
@@ -110,6 +110,7 @@ static void every_form_says_what_the_records_say(void)
   CHECK(has("report.md", "2 ranks keep 95 % of the rate a rank has at N0 = 1; copies without communication keep 97 %"));
   CHECK(has("report.md", "within 10.0 % of the closed formula (farthest: mem-dp2)"));
   CHECK(has("report.md", "caught 1 of 1, 0 false alarms in 9 clean runs"));
+  CHECK(has("report.md", "good: the sharded loss stays within the bound; nearest at step 0, 10.0 times below it"));
   CHECK(has("report.md", "nearest is transformer.wte.weight at 25 % of it"));
   CHECK(has("results.csv", "point,scaling,p,,,,bench,weak,2,1,1,,,1900,"));
   CHECK(has("results.csv", "case,conformance,bad,FAIL,gradients,wte is off by 2 <times> & more"));

@@ -107,7 +107,7 @@ static const char *class_of(const char *text, const json_t *value)
                {"INVALID", "unsure"},     {"INCONCLUSIVE", "unsure"},   {"NOT_RUN", "unsure"},  {"SKIPPED", "unsure"}};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (strcmp(text, words[i].text) == 0) return words[i].class;
-  return json_is_number(value) ? "number" : "text";
+  return json_is_number(value) ? "number" : strlen(text) > 40 ? "long" : "text";
 }
 
 void table_html(const struct table *t, FILE *out)

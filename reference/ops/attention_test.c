@@ -66,7 +66,7 @@ static const struct {
   int64_t B, T;
   int heads;
   int64_t D;
-} sizes[] = {{1, 1, 1, 1}, {2, 3, 1, 3}, {2, 17, 3, 4}, {1, 33, 2, 17}, {2, 64, 1, 8}, {2, 65, 2, 4}, {1, 330, 2, 8}};
+} sizes[] = {{1, 1, 1, 1}, {2, 3, 1, 3}, {2, 17, 3, 4}, {1, 33, 2, 17}, {2, 64, 1, 8}, {2, 65, 2, 4}, {1, 330, 2, 8}, {1, 3, 1, 515}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static void bits_depend_on_the_inputs_alone(void)

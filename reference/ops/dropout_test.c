@@ -48,6 +48,7 @@ static void wrong_shapes_are_refused(void)
   CHECK_ERR(op_dropout(g.compute, &t, &t, -0.1, key, &step, &step, 9), ERR_ARG);
   CHECK_ERR(op_dropout(g.compute, &t, &t, NAN, key, &step, &step, 9), ERR_ARG);
   CHECK_ERR(op_dropout(g.compute, &t, &t, 0.1, key, &step, &step, 3), ERR_ARG); /* 4 positions */
+  CHECK_OK(op_dropout(g.compute, &t, &t, 0.1, key, &step, &step, 4));
   const struct tensor none = tensor_at(one, DTYPE_I32, 0, 1);
   CHECK_ERR(op_dropout(g.compute, &t, &t, 0.1, key, &step, &none, 9), ERR_ARG);
   CHECK_OK(dev_sync(g.dev));

@@ -100,7 +100,8 @@ static inline void put(const struct tensor *t, int64_t r, int64_t c, double valu
     *(double *)at = value;
 }
 
-/* Reals in (-1, 1), odd multiples of 2^-23: never 0 and the same in every type.  Integers get 0 .. 6. */
+/* Reals in (-1, 1), never 0: odd multiples of 2^-23 in float32; times 1 + 2^-27 / 3 in float64, so that a
+ * cast to float shows.  Integers get 0 .. 6. */
 static inline void fill_seeded(const struct tensor *t, uint32_t seed)
 {
   const struct rng_key key = {seed, RNG_TEST, 0};
@@ -108,7 +109,8 @@ static inline void fill_seeded(const struct tensor *t, uint32_t seed)
   for (int64_t r = 0; r < t->rows; r++)
     for (int64_t c = 0; c < t->cols; c++) {
       const uint32_t word = rng_u32(key, (uint64_t)(r * t->cols + c));
-      put(t, r, c, real ? ((double)(word >> 8 | 1) * 0x1p-23 - 1) : (double)(word % 7));
+      const double value = ((double)(word >> 8 | 1) * 0x1p-23 - 1) * (t->type == DTYPE_F64 ? 1 + 0x1p-27 / 3 : 1);
+      put(t, r, c, real ? value : (double)(word % 7));
     }
 }
 static inline void fill_positive(const struct tensor *t, uint32_t seed)

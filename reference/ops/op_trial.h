@@ -280,6 +280,9 @@ static inline void trial_rounding(const struct trial *x, double units)
   arena_open(&a);
   trial_tensors(x, DTYPE_F32, 0, 0, &a, narrow);
   trial_tensors(x, DTYPE_F64, 0, 0, &a, wide);
+  for (int i = 0; i < x->n; i++)
+    for (int64_t k = 0; x->operand[i].role != TRIAL_OUT && k < tensor_count(&wide[i]); k++)
+      put(&wide[i], k / wide[i].cols, k % wide[i].cols, get(&narrow[i], k / wide[i].cols, k % wide[i].cols));
   trial_run(x, DEV_CPU, 1, narrow);
   trial_run(x, DEV_CPU, 1, wide);
   for (int i = 0; i < x->n; i++) {

@@ -6,6 +6,29 @@
 #include <string.h>
 #include <unistd.h>
 
+static void put(json_t *of_kind, const char *name, json_t *record)
+{
+  json_t *list = json_object_get(of_kind, name);
+  if (list == NULL) json_object_set_new(of_kind, name, list = json_array());
+  json_array_append(list, record);
+}
+
+/* Sections ask for a kind and a case many times; records are many. */
+static json_t *index_of(const json_t *records)
+{
+  json_t *index = json_object(), *record;
+  size_t i;
+  json_array_foreach(records, i, record) {
+    const char *kind = record_get_text(record, "kind"), *name = record_get_text(record, "case");
+    if (kind == NULL) continue;
+    json_t *of_kind = json_object_get(index, kind);
+    if (of_kind == NULL) json_object_set_new(index, kind, of_kind = json_object());
+    put(of_kind, "", record);
+    if (name != NULL && name[0] != '\0') put(of_kind, name, record);
+  }
+  return index;
+}
+
 enum err evidence_open(const char *dir, struct evidence *out)
 {
   char path[1200];
@@ -20,6 +43,7 @@ enum err evidence_open(const char *dir, struct evidence *out)
   snprintf(path, sizeof path, "%s/records.jsonl", dir);
   if (access(path, F_OK) != 0) { /* stopped before the first record: the summary still tells */
     out->records = json_array();
+    out->by_kind = json_object();
     return ERR_OK;
   }
   const enum err err = record_read(path, &out->records, &out->cut);
@@ -27,6 +51,7 @@ enum err evidence_open(const char *dir, struct evidence *out)
     evidence_close(out);
     return err_trace(err, __FILE__, __LINE__);
   }
+  out->by_kind = index_of(out->records);
   return ERR_OK;
 }
 
@@ -34,31 +59,19 @@ void evidence_close(struct evidence *e)
 {
   json_decref(e->summary);
   json_decref(e->records);
-  e->summary = e->records = NULL;
-}
-
-static bool is(const json_t *record, const char *key, const char *want)
-{
-  const char *text = record_get_text(record, key);
-  return want == NULL || (text != NULL && strcmp(text, want) == 0);
+  json_decref(e->by_kind);
+  e->summary = e->records = e->by_kind = NULL;
 }
 
 json_t *evidence_select(const struct evidence *e, const char *kind, const char *name)
 {
-  json_t *found = json_array(), *record;
-  size_t i;
-  json_array_foreach(e->records, i, record)
-    if (is(record, "kind", kind) && is(record, "case", name)) json_array_append(found, record);
-  return found;
+  const json_t *found = json_object_get(json_object_get(e->by_kind, kind), name ? name : "");
+  return found ? json_copy((json_t *)found) : json_array();
 }
 
 const json_t *evidence_first(const struct evidence *e, const char *kind, const char *name)
 {
-  json_t *record;
-  size_t i;
-  json_array_foreach(e->records, i, record)
-    if (is(record, "kind", kind) && is(record, "case", name)) return record;
-  return NULL;
+  return json_array_get(json_object_get(json_object_get(e->by_kind, kind), name ? name : ""), 0);
 }
 
 const char *evidence_companion_name(const json_t *judged, const char *role, char *out, size_t bytes)

@@ -8,6 +8,7 @@ struct evidence {
   char dir[1024];
   json_t *summary; /* summary.json                                          */
   json_t *records; /* array, every record of records.jsonl                  */
+  json_t *by_kind; /* {kind: {"": [all of them], case: [of that case]}}     */
   int cut;         /* lines that a kill cut short                           */
 };
 

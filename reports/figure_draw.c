@@ -91,7 +91,7 @@ static void write_plot(FILE *out, const struct figure *f)
     case FIGURE_BAR: fprintf(out, "1:2:3:4:5:6 with boxxyerror fs %s noborder lc rgb '%s'", s->pale ? "transparent solid 0.35" : "solid 0.9", colour); break;
     case FIGURE_BAND: fprintf(out, "1:2:3 with filledcurves fs transparent solid 0.2 noborder lc rgb '%s'", colour); break;
     case FIGURE_POINTS: fprintf(out, "1:2 with points pt 7 ps 0.7 lc rgb '%s'", colour); break;
-    case FIGURE_LINE: fprintf(out, "1:2 with linespoints lw 2 pt 7 ps 0.5 lc rgb '%s'", colour); break;
+    case FIGURE_LINE: fprintf(out, "1:2 with %s lc rgb '%s'", s->n > 60 ? "lines lw 1" : "linespoints lw 2 pt 7 ps 0.5", colour); break;
     case FIGURE_DASHES: fprintf(out, "1:2 with lines lw 1.5 dt 2 lc rgb '%s'", colour); break;
     }
     fputs(s->name[0] ? " title " : " notitle", out);

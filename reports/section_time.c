@@ -109,16 +109,17 @@ done:
 /* Time records of a run, or of all repeats "<point>-r1", "<point>-r2", ... of a point. */
 static json_t *times_of(const struct evidence *e, const char *name, bool point)
 {
-  json_t *found = json_array(), *record;
+  json_t *found = json_array(), *times = evidence_select(e, "time", NULL), *record;
   size_t i;
   const size_t length = strlen(name);
-  json_array_foreach(e->records, i, record) {
-    const char *kind = record_get_text(record, "kind"), *of = record_get_text(record, "case");
-    if (kind == NULL || of == NULL || strcmp(kind, "time") != 0 || strncmp(of, name, length) != 0) continue;
+  json_array_foreach(times, i, record) {
+    const char *of = record_get_text(record, "case");
+    if (of == NULL || strncmp(of, name, length) != 0) continue;
     const char *rest = of + length;
     if (*rest == '\0' || (point && strncmp(rest, "-r", 2) == 0 && strspn(rest + 2, "0123456789") == strlen(rest + 2)))
       json_array_append(found, record);
   }
+  json_decref(times);
   return found;
 }
 

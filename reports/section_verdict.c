@@ -18,14 +18,15 @@ static int count_of(const json_t *cases, const char *verdict)
 /* The diagnosis that stands with the case's first red check; "" if there is none. */
 static const char *cause_of(const struct evidence *e, const char *name)
 {
-  json_t *record;
+  json_t *verdicts = evidence_select(e, "verdict", name), *record;
+  const char *found = "";
   size_t i;
-  json_array_foreach(e->records, i, record) {
-    const char *kind = record_get_text(record, "kind"), *of = record_get_text(record, "case");
+  json_array_foreach(verdicts, i, record) {
     const char *cause = record_get_text(record, "got.cause");
-    if (kind && of && cause && cause[0] && strcmp(kind, "verdict") == 0 && strcmp(of, name) == 0) return cause;
+    if (cause && cause[0] && !found[0]) found = cause; /* the evidence keeps it */
   }
-  return "";
+  json_decref(verdicts);
+  return found;
 }
 
 static void list_cases(const struct evidence *e, struct page *p, const char *verdict, const char *heading)

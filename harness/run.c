@@ -141,7 +141,7 @@ static void list_skipped(const struct plan *p, char *out, size_t bytes)
 /* What was not run says why, in the summary too. */
 static void explain_left_out(struct session *s)
 {
-  const char *why = interrupt_seen()          ? "interrupted"
+  const char *why = s->interrupted            ? "interrupted"
                     : s->trouble[0]           ? "the run was stopped"
                     : s->runner.out_of_budget ? "left out by the budget"
                     : s->runner.enough        ? "a case had failed (--fail-fast)"
@@ -172,10 +172,10 @@ static enum status say_verdict(const struct session *s, const char *score)
   if (s->trouble[0]) printf("invalid: %s\n", s->trouble);
   printf("results: %s\nreport:  %s/report.html\n", s->results.dir, s->results.dir);
   printf("%s: %d passed, %d failed, %d invalid, %d inconclusive, %d skipped%s%s%s, %d not run\n",
-         interrupt_seen() ? "INTERRUPTED" : outcome_name(overall), c.passed, c.failed, c.invalid, c.inconclusive, c.skipped,
+         s->interrupted ? "INTERRUPTED" : outcome_name(overall), c.passed, c.failed, c.invalid, c.inconclusive, c.skipped,
          *skipped ? " (" : "", skipped, *skipped ? ")" : "", c.not_run);
   fflush(stdout);
-  return interrupt_seen() ? STATUS_INTERRUPTED : trial_status(overall);
+  return s->interrupted ? STATUS_INTERRUPTED : trial_status(overall);
 }
 
 /* Runs and writes; a disk that is full, or a launcher that does not launch, makes the whole INVALID but loses nothing. */
@@ -191,6 +191,7 @@ static enum err carry_out(struct session *s, enum status *status)
   if (err) snprintf(s->trouble, sizeof s->trouble, "%s", err_text());
   else if (s->runner.unusable) snprintf(s->trouble, sizeof s->trouble, "%s", s->runner.why_unusable);
   s->complete = !err && !stopped(s);
+  s->interrupted = interrupt_seen(); /* from here on a signal comes too late to change what was found */
   explain_left_out(s);
   if (session_summary(s) != ERR_OK && !s->trouble[0]) snprintf(s->trouble, sizeof s->trouble, "%s", err_text());
   if (report_write(s->results.dir) != ERR_OK && !s->trouble[0]) snprintf(s->trouble, sizeof s->trouble, "no report: %s", err_text());

@@ -81,6 +81,37 @@ static void check_losses(const json_t *records, struct sample *out)
   if (isnan(out->first_loss)) refuse(out, true, "the timed run gave no first loss");
 }
 
+static bool share_a_core(const json_t *a, const json_t *b)
+{
+  size_t i, k;
+  json_t *x, *y;
+  json_array_foreach(json_object_get(a, "got.cores"), i, x)
+    json_array_foreach(json_object_get(b, "got.cores"), k, y) if (json_integer_value(x) == json_integer_value(y)) return true;
+  return false;
+}
+
+/* Every rank heard, with the threads asked for, and no two on one core of one host. */
+static void check_places(const json_t *records, int ranks, int64_t threads, struct sample *out)
+{
+  size_t i, k;
+  json_t *a, *b;
+  int heard = 0;
+  json_array_foreach(records, i, a)
+  {
+    if (!is_kind(a, "rank")) continue;
+    heard++;
+    if (record_get_int(a, "got.threads", -1) != threads) refuse(out, false, "a rank did not run with the threads asked for");
+    const char *host = record_get_text(a, "got.host");
+    for (k = i + 1; k < json_array_size(records); k++) {
+      b = json_array_get(records, k);
+      const char *other = record_get_text(b, "got.host");
+      if (!is_kind(b, "rank") || host == NULL || other == NULL || strcmp(host, other) != 0 || !share_a_core(a, b)) continue;
+      refuse(out, false, "two ranks may run on one core: the launcher did not bind them");
+    }
+  }
+  if (heard != ranks) refuse(out, false, "not every rank said where it ran");
+}
+
 void sample_take(const struct run_data *run, struct sample *out)
 {
   struct step steps[STEPS_MAX] = {0};
@@ -98,6 +129,7 @@ void sample_take(const struct run_data *run, struct sample *out)
     if (is_kind(r, "time")) add_time(&steps[step], r);
     if (is_kind(r, "step")) steps[step].tokens = record_get_real(r, "got.valid_tokens", NAN);
   }
+  check_places(run->records, ranks, run->config.threads, out);
   check_losses(run->records, out);
   check_replicas(run->records, ranks, run->config.steps - 1, out);
   double tokens = 0, wall_ms = 0, flops = 0;

@@ -11,6 +11,8 @@ static json_t *records(void)
 {
   json_t *all = json_array();
   for (int rank = 0; rank < 2; rank++) {
+    json_array_append_new(all, json_pack("{s:s,s:i,s:s,s:i,s:[i]}", "kind", "rank", "rank", rank, "got.host", "h", "got.threads", 1,
+                                         "got.cores", rank));
     for (int step = 0; step < 4; step++) {
       const double ms = (rank ? 20.0 : 10.0) + (step == 0 ? 1000.0 : 0.0), busy = rank ? 16.0 : 8.0;
       json_array_append_new(all, json_pack("{s:s,s:i,s:i,s:f,s:i}", "kind", "step", "rank", rank, "step", step, "got.loss", 4.5,
@@ -33,6 +35,7 @@ static struct sample take(json_t *all)
   d.config.dp = 2;
   d.config.tp = d.config.pp = 1;
   d.config.steps = 4;
+  d.config.threads = 1;
   sample_take(&d, &s);
   json_decref(all);
   return s;
@@ -86,13 +89,30 @@ static void replicas_that_differ_are_a_fault_of_training(void)
 static void ranks_that_disagree_about_the_loss_are_seen(void)
 {
   json_t *all = records();
-  json_object_set_new(json_array_get(all, 0), "got.loss", json_real(4.6));
+  json_object_set_new(json_array_get(all, 1), "got.loss", json_real(4.6));
   CHECK(take(all).wrong);
   all = records();
-  json_object_set_new(json_array_get(all, 2), "got.loss", json_string("nan"));
+  json_object_set_new(json_array_get(all, 3), "got.loss", json_string("nan"));
   const struct sample s = take(all);
   CHECK(s.wrong);
   CHECK_TEXT_HAS(s.why, "not finite");
+}
+
+static void ranks_on_one_core_have_no_speed(void)
+{
+  json_t *all = records();
+  json_object_set_new(json_array_get(all, 0), "got.cores", json_pack("[ii]", 0, 1));
+  const struct sample s = take(all);
+  CHECK(!s.ok && !s.wrong);
+  CHECK_TEXT_HAS(s.why, "one core");
+  all = records(); /* the same number on another host is another core */
+  json_object_set_new(json_array_get(all, 0), "got.cores", json_pack("[i]", 1));
+  json_object_set_new(json_array_get(all, 0), "got.host", json_string("g"));
+  CHECK(take(all).ok);
+  all = records();
+  json_object_set_new(json_array_get(all, 0), "got.threads", json_integer(2));
+  CHECK(!take(all).ok);
+  CHECK(!take(without(records(), "rank", "rank", 1)).ok);
 }
 
 static void the_rate_is_the_best_size_s_median(void)
@@ -114,6 +134,7 @@ int main(void)
     TEST(what_a_rank_did_not_say_is_missed),
     TEST(replicas_that_differ_are_a_fault_of_training),
     TEST(ranks_that_disagree_about_the_loss_are_seen),
+    TEST(ranks_on_one_core_have_no_speed),
     TEST(the_rate_is_the_best_size_s_median),
     TEST(longer_runs_warm_up_longer),
   };

@@ -23,6 +23,7 @@ struct session {
   struct runner runner;
   bool *kept;       /* runs whose tensors stay: a case that used them did not pass */
   bool complete;    /* everything that was to run has run   */
+  bool interrupted; /* by a person, before that             */
   char trouble[512]; /* why the whole is INVALID, "" if not */
 };
 

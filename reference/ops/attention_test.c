@@ -31,8 +31,20 @@ static void any_ids(const struct tensor *t, uint32_t seed) /* 0 .. 6 less 1: out
   for (int64_t b = 0; b < t->rows; b++)
     for (int64_t c = 0; c < t->cols; c++) put(t, b, c, get(t, b, c) - 1);
 }
-static void (*const layouts[])(const struct tensor *, uint32_t) = {one_document, runs_then_padding, any_ids};
-enum { LAYOUTS = 3 };
+/* Ids from 0 on: runs that end inside of a block of queries, and two documents that take turns. */
+static void long_runs(const struct tensor *t, uint32_t seed)
+{
+  (void)seed;
+  for (int64_t i = 0; i < tensor_count(t); i++) put(t, i / t->cols, i % t->cols, (double)(i % t->cols / 100));
+}
+static void two_in_turn(const struct tensor *t, uint32_t seed)
+{
+  (void)seed;
+  for (int64_t i = 0; i < tensor_count(t); i++) put(t, i / t->cols, i % t->cols, (double)(i % t->cols % 2));
+}
+static void (*const layouts[])(const struct tensor *, uint32_t) = {one_document, runs_then_padding, any_ids, long_runs,
+                                                                   two_in_turn};
+enum { LAYOUTS = 5 };
 
 static struct trial fwd(int64_t B, int64_t T, int heads, int64_t D, int layout)
 {
@@ -66,7 +78,8 @@ static const struct {
   int64_t B, T;
   int heads;
   int64_t D;
-} sizes[] = {{1, 1, 1, 1}, {2, 3, 1, 3}, {2, 17, 3, 4}, {1, 33, 2, 17}, {2, 64, 1, 8}, {2, 65, 2, 4}, {1, 330, 2, 8}, {1, 3, 1, 515}};
+} sizes[] = {{1, 1, 1, 1},  {2, 3, 1, 3},  {2, 17, 3, 4},  {1, 33, 2, 17},
+             {2, 64, 1, 8}, {2, 65, 2, 4}, {1, 330, 2, 8}, {1, 3, 1, 515}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static void bits_depend_on_the_inputs_alone(void)
@@ -247,6 +260,13 @@ static void float32_is_as_near_as_its_roundings(void)
     }
 }
 
+static void fewer_threads_than_asked_for_are_refused(void)
+{
+  const struct trial a = fwd(1, 9, 2, 3, 0), b = bwd(1, 9, 2, 3, 0);
+  trial_needs_its_threads(&a);
+  trial_needs_its_threads(&b);
+}
+
 /* Large scores overflow nothing: the largest key wins alone. */
 static void large_scores_are_safe(void)
 {
@@ -275,6 +295,7 @@ int main(void)
       TEST(documents_do_not_meet),
       TEST(backward_is_the_formula),
       TEST(large_scores_are_safe),
+      TEST(fewer_threads_than_asked_for_are_refused),
       TEST(float32_is_as_near_as_its_roundings),
   };
   return test_main("attention", tests, sizeof tests / sizeof *tests);

@@ -80,6 +80,8 @@ static void wrong_shapes_are_refused(void)
   for (int form = 0; form < FORMS; form++) each(trial_refuses, form, 3, 4, 5);
 }
 
+static void fewer_threads_than_asked_for_are_refused(void) { each(trial_needs_its_threads, BIAS, 5, 4, 3); }
+
 static void near(const struct trial *x)
 {
   trial_rounding(x, 40);
@@ -167,6 +169,7 @@ int main(void)
       TEST(a_small_case_by_hand),
       TEST(backward_matches_central_differences),
       TEST(weight_gradients_are_added_to),
+      TEST(fewer_threads_than_asked_for_are_refused),
       TEST(float32_is_as_near_as_its_roundings),
   };
   return test_main("linear", tests, sizeof tests / sizeof *tests);

@@ -1,8 +1,6 @@
 /* matmul_test.c - products in every transpose, stride and size, and which of their bits are fixed. */
 #include "ops/op_trial.h"
 
-#include <omp.h>
-
 enum { TRANSPOSE_A = 1, TRANSPOSE_B = 2, ACCUMULATE = 4, FORMS = 8 };
 
 static enum err call(struct dev_stream *s, const struct tensor *t, const struct trial *x)
@@ -123,35 +121,10 @@ static void an_empty_sum_is_zero(void)
   }
 }
 
-/* With a team smaller than asked for, oneDNN would leave rows unwritten. */
-static enum err allow_fewer(void *args)
-{
-  omp_set_dynamic(*(const int *)args);
-  return ERR_OK;
-}
 static void fewer_threads_than_asked_for_are_refused(void)
 {
-  static const struct dev_kernel kernel = {.name = "allow_fewer", .run = allow_fewer};
-  for (int threads = 1; threads <= 2; threads++) {
-    struct arena a;
-    struct tensor t[TRIAL_OPERANDS];
-    const struct trial x = product(0, 70, 65, 130);
-    const struct dev_config config = {.kind = DEV_CPU, .threads = threads};
-    const int dynamic = 1;
-    struct dev *dev;
-    struct dev_stream *s;
-    arena_open(&a);
-    trial_tensors(&x, DTYPE_F32, 0, 0, &a, t);
-    CHECK_OK(dev_open(&config, &dev));
-    CHECK_OK(dev_stream_open(dev, "compute", DEV_COMPUTE, &s));
-    CHECK_OK(dev_submit(s, &kernel, &dynamic, sizeof dynamic, NULL, 0));
-    CHECK_OK(x.call(s, t, &x));
-    CHECK_ERR(dev_sync(dev), threads == 1 ? ERR_OK : ERR_UNAVAILABLE);
-    if (threads == 2) CHECK_TEXT_HAS(err_text(), "OMP_DYNAMIC");
-    dev_stream_close(s);
-    dev_close(dev);
-    arena_close(&a);
-  }
+  const struct trial x = product(0, 70, 65, 130);
+  trial_needs_its_threads(&x);
 }
 
 static void the_library_is_named_with_its_version(void)

@@ -18,6 +18,7 @@
 #include "ops/op_arena.h"
 #include "ops/ops.h"
 
+#include <omp.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -295,6 +296,36 @@ static inline void trial_rounding(const struct trial *x, double units)
       check_near(distance(&narrow[i], &wide[i]) / size * 0x1p24, 0, units, __FILE__, __LINE__, what);
   }
   arena_close(&a);
+}
+
+/* With a team smaller than asked for, oneDNN would leave rows unwritten: a float32 call must fail, and say why. */
+static inline enum err allow_fewer_threads(void *args)
+{
+  omp_set_dynamic(*(const int *)args);
+  return ERR_OK;
+}
+static inline void trial_needs_its_threads(const struct trial *x)
+{
+  static const struct dev_kernel kernel = {.name = "allow_fewer_threads", .run = allow_fewer_threads};
+  for (int threads = 1; threads <= 2; threads++) {
+    struct arena a;
+    struct tensor t[TRIAL_OPERANDS];
+    const struct dev_config config = {.kind = DEV_CPU, .threads = threads};
+    const int dynamic = 1;
+    struct dev *dev;
+    struct dev_stream *s;
+    arena_open(&a);
+    trial_tensors(x, DTYPE_F32, 0, 0, &a, t);
+    CHECK_OK(dev_open(&config, &dev));
+    CHECK_OK(dev_stream_open(dev, "compute", DEV_COMPUTE, &s));
+    CHECK_OK(dev_submit(s, &kernel, &dynamic, sizeof dynamic, NULL, 0));
+    CHECK_OK(x->call(s, t, x));
+    CHECK_ERR(dev_sync(dev), threads == 1 ? ERR_OK : ERR_UNAVAILABLE);
+    if (threads == 2) CHECK_TEXT_HAS(err_text(), "OMP_DYNAMIC");
+    dev_stream_close(s);
+    dev_close(dev);
+    arena_close(&a);
+  }
 }
 
 #endif

@@ -101,6 +101,33 @@ static void sums_are_those_of_long_doubles(void)
       }
 }
 
+/* More chunks than are summed in one batch: ones, and a last element that the end of the last chunk holds. */
+static void long_tensors_are_taken_whole(void)
+{
+  enum { COUNT = 3 * (1 << 20) + 5 };
+  float *x = malloc(COUNT * sizeof *x);
+  double out[2] = {NAN, NAN};
+  int64_t hash[2] = {0};
+  struct rig g;
+  rig_open(&g, DEV_CPU, 2);
+  const struct tensor t = tensor_at(x, DTYPE_F32, 1, COUNT);
+  const struct tensor sum = tensor_at(&out[0], DTYPE_F64, 1, 1), most = tensor_at(&out[1], DTYPE_F64, 1, 1);
+  for (int64_t i = 0; i < COUNT; i++) x[i] = 1;
+  for (int last = 0; last < 2; last++) {
+    const struct tensor h = tensor_at(&hash[last], DTYPE_I64, 1, 1);
+    x[COUNT - 1] = last ? -7 : 1;
+    CHECK_OK(op_sum(g.compute, &sum, &t));
+    CHECK_OK(op_max_abs(g.compute, &most, &t));
+    CHECK_OK(op_hash(g.compute, &h, &t));
+    CHECK_OK(dev_sync(g.dev));
+    CHECK_NEAR(out[0], last ? COUNT - 8 : COUNT, 0);
+    CHECK_NEAR(out[1], last ? 7 : 1, 0);
+  }
+  CHECK(hash[0] != hash[1]);
+  rig_close(&g);
+  free(x);
+}
+
 static void shape_and_stride_do_not_count(void)
 {
   for (int kind = 0; kind < KINDS; kind++) {
@@ -220,6 +247,7 @@ int main(void)
       TEST(a_small_case_by_hand),
       TEST(sums_are_those_of_long_doubles),
       TEST(shape_and_stride_do_not_count),
+      TEST(long_tensors_are_taken_whole),
       TEST(nothing_sums_to_zero),
       TEST(max_abs_shows_a_nan),
       TEST(the_hash_sees_every_change),

@@ -60,7 +60,7 @@ enum err ddp_create(const struct run_config *run, const struct param_table *tabl
   TRY_TO(fail, dev_event_create(dev_of(compute), &d->reduced));
   if (d->replicas > 1) TRY_TO(fail, buffer(d, "gradients of emulated replicas", &d->replica_sum));
   if (run->reduce_each == REDUCE_MICROBATCH) TRY_TO(fail, buffer(d, "gradients of the step", &d->step_sum));
-  if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT)) comm_delay(c, 300 * fault_strength);
+  if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT)) comm_delay(c, 300 * fault_strength / flat->n_buckets); /* late in all, however many */
   *out = d;
   return ERR_OK;
 

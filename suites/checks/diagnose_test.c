@@ -133,6 +133,16 @@ static void gradients_tell_which_parameters_and_from_when(void)
   setup(&c);
   made_bend(&w.b.run, "gradients", 0, "mlp.c_fc.weight", 0.5, 0.0); /* 144 elements */
   w.b.run.data.config.bucket = 144;
+  json_object_set_new(made_record(&w.b.run, "trace", 0, 0, -1), "got.calls", json_pack("[s]", "1 allreduce dp transfer float32 64 256 2"));
+  CHECK(named(FAULT_GR_BUCKET_EXACT_FIT_SKIPPED));
+  teardown();
+  setup(&c); /* the tied matrix fills a bucket exactly: the number of reductions tells the two apart */
+  made_bend(&w.b.run, "gradients", 0, "wte", 0.5, 0.0);
+  json_t *calls = json_array();
+  for (int i = 0; i < 40; i++) json_array_append_new(calls, json_string("1 allreduce dp transfer float32 64 256 2"));
+  json_object_set_new(made_record(&w.b.run, "trace", 0, 0, -1), "got.calls", calls);
+  CHECK(named(FAULT_GR_TIED_PARAM_ONE_SLOT));
+  json_array_clear(calls);
   CHECK(named(FAULT_GR_BUCKET_EXACT_FIT_SKIPPED));
   teardown();
   c.bucket = 0;
@@ -209,8 +219,25 @@ static void what_differs_from_run_to_run_tells_whose_order(void)
   made_bend(&w.b.other[w.b.n - 1], "gradients", 0, "wpe", 1.0 + 1.2e-7, 0.0); /* overlap_off: the same */
   CHECK(named(FAULT_RNG_NONDETERMINISTIC_EMBEDDING_BWD));
   teardown();
+  setup(&c); /* no rerun at hand: overlap off tells it as well */
+  made_bend(&w.b.other[w.b.n - 1], "gradients", 0, "wte", 1.0 + 1.2e-7, 0.0);
+  CHECK(named(FAULT_RNG_NONDETERMINISTIC_EMBEDDING_BWD));
+  teardown();
   setup(&c);
   made_bend(&w.b.other[w.b.n - 1], "gradients", 1, "c_fc.weight", 0.7, 0.0);
+  CHECK(named(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT));
+  teardown();
+}
+
+static void an_unordered_access_that_lazy_saw_is_told(void)
+{
+  const struct run_config c = made_config(2);
+  setup(&c);
+  w.n = 1;
+  w.b.run.data.status = 1;
+  CHECK(strcmp(diagnose(), "") == 0);
+  json_object_set_new(made_record(&w.b.run, "finding", 1, -1, -1), "got.text",
+                      json_string("'op_adamw' on compute reads gradients, unordered with 'allreduce' on transfer, which writes it"));
   CHECK(named(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT));
   teardown();
 }
@@ -249,6 +276,28 @@ static void self_tests_tell_what_was_moved_wrongly(void)
   }
 }
 
+/* One element of one parameter is another number: no scale, no missing sum looks like that. */
+static void one_changed_element_in_training_is_told_from_a_missing_sum(void)
+{
+  const struct run_config c = made_config(2);
+  setup(&c);
+  struct safetensors *f;
+  float values[MADE_ELEMENTS];
+  char path[CONFIG_PATH + 64];
+  struct safetensor list[MADE_ROWS];
+  CHECK_OK(evidence_tensors(&w.b.run.data, "gradients", 0, &f));
+  const int rows = safetensors_count(f);
+  for (int i = 0; i < rows; i++) list[i] = *safetensors_get(f, i);
+  memcpy(values, list[0].data.at, (size_t)tensor_count(&list[0].data) * sizeof(float));
+  values[0] *= 1e30f; /* wte: alone it would look like the tied matrix */
+  list[0].data.at = values;
+  snprintf(path, sizeof path, "%s/gradients.step0.safetensors", w.b.run.dir);
+  CHECK_OK(safetensors_write(path, list, rows, NULL));
+  safetensors_close(f);
+  CHECK(named(FAULT_CL_LL128_CORRUPTION));
+  teardown();
+}
+
 /* The name of what was planted changes nothing. */
 static void diagnosis_is_blind(void)
 {
@@ -272,8 +321,10 @@ int main(void)
     TEST(the_update_tells_factor_and_rate),
     TEST(what_is_not_a_number_first_tells_where_from),
     TEST(what_differs_from_run_to_run_tells_whose_order),
+    TEST(an_unordered_access_that_lazy_saw_is_told),
     TEST(a_hang_with_one_rank_through_is_uneven_steps),
     TEST(self_tests_tell_what_was_moved_wrongly),
+    TEST(one_changed_element_in_training_is_told_from_a_missing_sum),
     TEST(diagnosis_is_blind),
   };
   return test_main("diagnose", tests, sizeof tests / sizeof *tests);

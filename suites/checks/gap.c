@@ -23,6 +23,15 @@ static void add(struct sums *s, double g, double r)
 /* Columns whose gradient is zero: the middle third of the fused bias, or all. */
 static bool is_zero_column(bool fused, int64_t col, int64_t cols) { return !fused || (col >= cols / 3 && col < cols / 3 * 2); }
 
+static double touched(const double *g, const double *r, int64_t n)
+{
+  double largest = 0.0;
+  int64_t many = 0;
+  for (int64_t k = 0; k < n; k++) largest = fmax(largest, fabs(g[k] - r[k]));
+  for (int64_t k = 0; k < n; k++) many += fabs(g[k] - r[k]) > 1e-3 * largest;
+  return n > 0 ? (double)many / (double)n : 0.0;
+}
+
 static void finish(struct gap *row, const struct sums *s, double rms, const char *name, const char *suffix, bool zero)
 {
   const double typical = rms * sqrt((double)s->n);
@@ -83,7 +92,10 @@ static enum err measure(const struct run_data *truth, const struct safetensors *
     for (int64_t k = 0; k < tensor_count(&want->data); k++)
       add(zero && is_zero_column(fused, k % want->data.cols, want->data.cols) ? &nothing : &rest, g[k], r[k]);
     got += rest.gg + nothing.gg;
-    if (rest.n > 0) finish(&out->rows[out->n++], &rest, rms, want->name, "", false);
+    if (rest.n > 0) {
+      out->rows[out->n].touched = touched(g, r, tensor_count(&want->data));
+      finish(&out->rows[out->n++], &rest, rms, want->name, "", false);
+    }
     if (nothing.n > 0) finish(&out->rows[out->n++], &nothing, rms, want->name, fused ? "[key]" : "", true);
   }
   out->got = sqrt(got);

@@ -15,6 +15,7 @@ struct gap {
   double error, ratio, cosine;
   double got, want; /* norms                                             */
   double unit;      /* what the difference was divided by                */
+  double touched;   /* share of the tensor's elements that make the difference: above 1/1000 of the largest */
   bool zero;        /* true gradient is zero: exempt from the ceiling    */
 };
 struct gaps {

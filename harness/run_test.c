@@ -36,7 +36,7 @@ static const char trainer[] =
   "  5) kill -INT $(cat $ROOT/pid); sleep 1000;;\n"
   "  6) echo 'no json' >$dir/rank0.jsonl; echo '{}' >>$dir/rank0.jsonl; exit 0;;\n"
   "  esac\n"
-  "  for ((r = 0; r < ranks; r++)); do echo '{\"schema\":1,\"kind\":\"done\",\"case\":\"x\",\"rank\":'$r',\"got.error\":\"\",\"got.error_kind\":\"ok\"}'; done"
+  "  for ((r = 0; r < ranks; r++)); do for s in 0 1; do echo '{\"schema\":1,\"kind\":\"step\",\"case\":\"x\",\"rank\":'$r',\"step\":'$s'}'; done; echo '{\"schema\":1,\"kind\":\"done\",\"case\":\"x\",\"rank\":'$r',\"got.error\":\"\",\"got.error_kind\":\"ok\"}'; done"
   " >$dir/records.here.jsonl\n"
   "done\n";
 /* The last of its own words is the trainer's first: -n K, and -bind-to none for MPICH. */
@@ -164,6 +164,27 @@ static void a_spent_budget_lists_what_it_left_out(void)
   CHECK(shardmark("run --resume %s/budget") == 0);
 }
 
+#define SCALING(name, evidence)                                                                                              \
+  put(name, "question: x\nkind: scaling\nevery_case: {model: tiny, steps: 2, quick: true, seconds: 9}\nevidence: {checks: [ends], " \
+      evidence "}\ncases:\n  up: {scale: weak, global_batch: 2}\n", 0644)
+
+static void more_ranks_than_cores_have_no_speed(void)
+{
+  SCALING("over.yaml", "clip: 2");
+  CHECK(shardmark("run %s/over.yaml --ranks 512 --out %s/over") == 0);
+  CHECK(verdict_is("over", "up-n512", "PASS") && verdict_is("over", "up-n512-evidence", "PASS"));
+  CHECK(launches("up-n512-r1") == 0 && launches("up-n512-evidence") == 1);
+}
+
+static void no_speed_without_its_conformance_case(void)
+{
+  SCALING("wrong.yaml", "seed: 2");
+  CHECK(shardmark("run %s/wrong.yaml --ranks 1 --out %s/wrong") == 1);
+  CHECK(verdict_is("wrong", "up-n1-evidence", "FAIL") && verdict_is("wrong", "up-n1", "INVALID"));
+  CHECK_TEXT_HAS(said, "its conformance case up-n1-evidence is FAIL");
+  CHECK(launches("up-n1-r1") == 0);
+}
+
 static void a_dry_run_launches_nothing(void)
 {
   SUITE("dry.yaml", "  drycase: {}\n");
@@ -241,6 +262,8 @@ int main(void)
     TEST(records_that_are_no_records_fail_their_case),
     TEST(an_interrupt_keeps_what_there_is_and_can_be_resumed),
     TEST(a_spent_budget_lists_what_it_left_out),
+    TEST(more_ranks_than_cores_have_no_speed),
+    TEST(no_speed_without_its_conformance_case),
     TEST(a_dry_run_launches_nothing),
     TEST(mistakes_are_usage_with_the_nearest_valid),
     TEST(a_host_file_bounds_the_ranks),

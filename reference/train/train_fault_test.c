@@ -179,7 +179,8 @@ static bool file_says(const char *path, const char *words)
 }
 
 /* Rank 1 ends its steps early and waits at the end of the run; rank 0 in a collective.  Told to
- * end, both say where they are. */
+ * end, they say where they are.  A launcher may kill a rank as soon as it sees another go (MPICH's
+ * does), so only one is sure to have the time, and its own exit status says nothing of ours. */
 static void uneven_steps_hang_and_say_where(void)
 {
   fixture_run("uneven", "dp: 2\nfault: hg-uneven-steps\nfault_rank: 1");
@@ -187,11 +188,11 @@ static void uneven_steps_hang_and_say_where(void)
   for (int tries = 0; tries < 300 && !(has("uneven/rank1.jsonl") && file_says("uneven/rank1.jsonl", "\"memory\"")); tries++) usleep(100000);
   usleep(300000); /* rank 0 gets into its collective; if it has not, the check below still holds */
   kill(job, SIGTERM);
-  CHECK(fixture_wait(job) != 0);
+  fixture_wait(job);
+  const bool first = file_says("uneven/rank0.jsonl", "\"done\".*ended by signal"), second = file_says("uneven/rank1.jsonl", "\"done\".*ended by signal");
   CHECK(!file_says("uneven/rank1.jsonl", "\"step\",\"case\":\"uneven\",\"rank\":1,\"step\":1"));
-  CHECK(file_says("uneven/rank0.jsonl", "\"done\".*ended by signal"));
-  CHECK(file_says("uneven/rank0.jsonl", "allreduce"));
-  CHECK(file_says("uneven/rank1.jsonl", "\"done\".*ended by signal"));
+  CHECK(first || second);
+  CHECK(!first || file_says("uneven/rank0.jsonl", "allreduce"));
 }
 
 int main(void)

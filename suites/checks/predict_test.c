@@ -1,7 +1,6 @@
 /* predict_test.c - closed formulas against published figures and small cases by hand; O12. */
 #include "fabricate_test.h"
 #include "predict.h"
-#include "scaling.h"
 
 static struct run_config model(const char *name)
 {
@@ -101,36 +100,6 @@ static void memory_of_each_part_by_hand(void)
   CHECK(of(&c).parameters_bytes == 8.0 * predict_flat(&c));
 }
 
-/* Rajbhandari et al. 2020, table 1: GB a device for 7.5 billion parameters, as printed. */
-static void zero_follows_its_table(void)
-{
-  static const struct {
-    double ranks, stage1, stage2, stage3;
-  } rows[] = {{1, 120, 120, 120}, {4, 52.5, 41.3, 30}, {16, 35.6, 21.6, 7.5}, {64, 31.4, 16.6, 1.88}, {256, 30.4, 15.4, 0.47}, {1024, 30.1, 15.1, 0.12}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    CHECK_NEAR(scaling_zero_bytes(7.5e9, 1, rows[i].ranks) / 1e9, rows[i].stage1, 0.051);
-    CHECK_NEAR(scaling_zero_bytes(7.5e9, 2, rows[i].ranks) / 1e9, rows[i].stage2, 0.051);
-    CHECK_NEAR(scaling_zero_bytes(7.5e9, 3, rows[i].ranks) / 1e9, rows[i].stage3, 0.0051);
-    CHECK(scaling_zero_bytes(7.5e9, 0, rows[i].ranks) == 120e9);
-  }
-}
-
-static void efficiency_balance_and_fractions_mean_one_thing(void)
-{
-  CHECK_NEAR(scaling_efficiency(360.0, 4.0, 100.0, 1.0), 0.9, 1e-15);
-  CHECK_NEAR(scaling_efficiency(360.0, 8.0, 100.0, 2.0), 0.9, 1e-15);
-  CHECK(isnan(scaling_efficiency(1.0, 1.0, 0.0, 1.0)));
-  const double busy[] = {1.0, 2.0, 3.0};
-  CHECK_NEAR(scaling_balance(busy, 3), 2.0 / 3.0, 1e-15);
-  CHECK(isnan(scaling_balance(busy, 0)));
-  CHECK_NEAR(scaling_rate_fraction(8e12, 2.0, 4.0, 2e12), 0.5, 1e-15);
-  CHECK(isnan(scaling_mfu(8e12, 2.0, 4.0, 0.0))); /* an unknown peak is n/a */
-  CHECK_NEAR(scaling_mfu(8e12, 2.0, 4.0, 1e12), 1.0, 1e-15);
-  CHECK_NEAR(scaling_bus_factor("allreduce", 4), 1.5, 1e-15); /* nccl-tests PERFORMANCE.md */
-  CHECK_NEAR(scaling_bus_factor("allgather", 4), 0.75, 1e-15);
-  CHECK(scaling_bus_factor("broadcast", 4) == 1.0 && isnan(scaling_bus_factor("gossip", 4)));
-}
-
 /* --- the check of memory ------------------------------------------------------------------- */
 
 static struct bench b;
@@ -191,8 +160,6 @@ int main(void)
     TEST(buckets_are_filled_from_the_last_parameter),
     TEST(sums_are_sent_on_a_ring),
     TEST(memory_of_each_part_by_hand),
-    TEST(zero_follows_its_table),
-    TEST(efficiency_balance_and_fractions_mean_one_thing),
     TEST(memory_passes_within_the_formula_and_fails_beyond_it),
   };
   return test_main("predict", tests, sizeof tests / sizeof *tests);

@@ -28,7 +28,6 @@ struct ledger {
   double *before, *after, *gradient;
   struct schedule_element *state;
   struct worst worst;
-  double smallest;
 };
 
 static bool judge_factor(struct ledger *l, int64_t step, int rank, struct verdict *out)
@@ -197,7 +196,7 @@ void update_judge(const struct run_data *run, const struct companion *wanted, co
   else if (l.worst.seen == 0)
     verdict_say(out, OUTCOME_INVALID, "no weight was compared");
   else {
-    out->smallest = l.worst.bound;
+    out->smallest = bound_ceiling(BOUND_UPDATE, (enum dtype)run->config.precision, 0) * (1.0 + l.worst.excess);
     verdict_say(out, OUTCOME_PASS, "%lld updates of tensors recomputed; nearest to its bound: %s, %.2g of %.2g",
                 (long long)l.worst.seen, l.worst.place, l.worst.value, l.worst.bound);
   }

@@ -1,6 +1,7 @@
 /* dry.c */
 #include "harness/dry.h"
 #include "harness/memory.h"
+#include "harness/timing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +21,13 @@ static double own_seconds(const struct plan *p, const struct trial *t, bool *cou
   int needed[SUITE_CHECKS_MAX * JUDGE_COMPANIONS_MAX + 1];
   const int n = plan_runs_of(t, needed, (int)(sizeof needed / sizeof *needed));
   double sum = 0;
+  const int times = t->part == PART_POINT ? 2 * TIMING_REPEATS : 1; /* a point's copies take as long as the point */
   for (int i = 0; i < n; i++) {
     const struct run *r = &p->runs[needed[i]];
     if (counted[needed[i]]) continue;
     counted[needed[i]] = true;
     const double width = (double)(r->ranks * r->config.threads);
-    sum += r->estimate_s * width / cores; /* core seconds over cores */
+    sum += times * r->estimate_s * width / cores; /* core seconds over cores */
   }
   return sum;
 }

@@ -75,7 +75,7 @@ static enum err grow(void **list, int n, int *room, size_t each)
 /* Rough, and only for time left and --budget: what one core does a second in each precision. */
 static double estimate_s(const struct run_config *c, const struct predicted *p)
 {
-  const double rate = c->device == 1 ? 3e8 : c->precision == DTYPE_F64 ? 1.5e9 : 2e10;
+  const double rate = c->device == 1 ? 3e8 : c->precision == DTYPE_F64 ? 1.5e9 : 5e10;
   return 0.05 + p->flops_full * (double)(c->steps + (c->evaluate_each ? c->steps / c->evaluate_each : 0)) / rate /
                   (double)config_ranks(c);
 }

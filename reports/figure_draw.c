@@ -97,7 +97,7 @@ static void write_plot(FILE *out, const struct figure *f)
     fputs(s->name[0] ? " title " : " notitle", out);
     if (s->name[0]) quoted(out, s->name);
     comma = ",";
-    if (has_interval(s)) fprintf(out, ", $d%d using 1:2:3:4 with yerrorbars pt -1 lw 1.5 lc rgb '%s' notitle", i, colour);
+    if (has_interval(s)) fprintf(out, ", $d%d using 1:2:3:4 with yerrorbars pt 7 ps 0.5 lw 1.5 lc rgb '%s' notitle", i, colour);
   }
   fputc('\n', out);
 }

@@ -28,7 +28,7 @@ static const char style[] =
   "table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums}"
   "caption{text-align:left;color:var(--soft);padding-bottom:.3rem;font-size:.86rem}"
   "th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}"
-  "th{color:var(--soft);font-weight:600;white-space:nowrap}td.number{text-align:right;white-space:nowrap}td.text{max-width:28rem}td.long{min-width:18rem;max-width:28rem}\n"
+  "th{color:var(--soft);font-weight:600;white-space:nowrap}td.number{text-align:right;white-space:nowrap}td.text{white-space:nowrap}td.long{min-width:18rem;max-width:28rem}\n"
   "td.pass{color:var(--pass);font-weight:600}td.fail{color:var(--fail);font-weight:700}td.unsure{color:var(--unsure);font-weight:600}\n"
   "figure{margin:1rem 0;overflow-x:auto}figure svg{width:100%;height:auto;max-width:47.5rem;min-width:32rem}figcaption{font-weight:600;margin-bottom:.3rem}"
   "summary{cursor:pointer;color:var(--soft)}\n";

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct request {
   const char **files, **settings; /* settings: key=value */
@@ -131,8 +132,21 @@ static enum err run_job(const struct request *r, struct run_config *runs)
   return err;
 }
 
+/* OpenMP reads how idle threads wait when it is loaded, before main: spinning ones would take the
+ * cores from the transfer streams.  So the program starts itself again, once, with the answer. */
+static void wait_passively(char **argv)
+{
+  char self[4096];
+  if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 0) != 0) return;
+  const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (n <= 0) return;
+  self[n] = '\0';
+  execv(self, argv); /* returns only if it cannot: then threads spin, and the run is right all the same */
+}
+
 int main(int argc, char **argv)
 {
+  wait_passively(argv);
   static const struct argp_option options[] = {
     {"check", 'c', NULL, 0, "validate the run files, without MPI, and end", 0},
     {"set", 's', "KEY=VALUE", 0, "over every run file; may be repeated", 0},

@@ -132,7 +132,7 @@ done:
   return err;
 }
 
-static double steps_of(const struct evidence *e, const json_t *judged, const char *key)
+static double setting_of(const struct evidence *e, const json_t *judged, const char *key)
 {
   const char *run = record_get_text(judged, "got.run");
   const json_t *first = run ? evidence_first(e, "run", run) : NULL;
@@ -146,12 +146,12 @@ static json_t *next_case(const struct evidence *e, const json_t *judged, const j
   size_t i, k;
   json_array_foreach(judged, i, record) {
     const char *kind = record_get_text(record, "got.suite_kind"), *suite = record_get_text(record, "got.suite");
-    bool taken = kind == NULL || suite == NULL || strcmp(kind, "conformance") != 0 || steps_of(e, record, "set.dp") < 2;
+    bool taken = kind == NULL || suite == NULL || strcmp(kind, "conformance") != 0 || setting_of(e, record, "set.dp") < 2;
     for (k = 0; k < json_array_size(shown); k++) /* one case a suite */
       taken = taken || strcmp(suite, record_get_text(json_array_get(shown, k), "got.suite")) == 0;
     if (taken) continue;
-    const double steps = steps_of(e, record, "set.steps"), most = best ? steps_of(e, best, "set.steps") : -1.0;
-    if (steps > most || (steps == most && steps_of(e, record, "set.dp") > steps_of(e, best, "set.dp"))) best = record;
+    const double steps = setting_of(e, record, "set.steps"), most = best ? setting_of(e, best, "set.steps") : -1.0;
+    if (steps > most || (steps == most && setting_of(e, record, "set.dp") > setting_of(e, best, "set.dp"))) best = record;
   }
   return best;
 }

@@ -210,6 +210,7 @@ static void mistakes_are_usage_with_the_nearest_valid(void)
              {"run %s/good.yaml --hosts %s/nohosts", "host file"},
              {"run %s/good.yaml --only nothing-like-this", "no case that fits"},
              {"run %s/good.yaml --frobnicate", "frobnicate"},
+             {"run %s/nosuch.yaml", "nosuch.yaml: No such file"},
              {"run nosuchsuite", "no suite is named 'nosuchsuite'"},
              {"list cheks", "nearest: checks"},
              {"rum", "nearest: run"},

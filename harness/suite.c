@@ -6,11 +6,13 @@
 #include "harness/place.h"
 
 #include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <dirent.h>
+#include <unistd.h>
 
 const char *const suite_kind_names[KIND_COUNT] = {"conformance", "scaling", "memory", "faults"};
 
@@ -323,6 +325,7 @@ enum err suite_read(const char *path, struct suite **out)
 {
   enum err err;
   *out = NULL;
+  if (access(path, R_OK) != 0) FAIL(ERR_CONFIG, "suite %s: %s", path, strerror(errno)); /* a mistake of whoever named it */
   struct suite *s = calloc(1, sizeof *s);
   if (s == NULL) FAIL(ERR_MEMORY, "suite %s: %zu bytes", path, sizeof *s);
   const char *slash = strrchr(path, '/'), *stem = slash ? slash + 1 : path;

@@ -5,6 +5,7 @@
 #include "train/job.h"
 
 #include <argp.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,7 @@ static enum err set(struct run_config *c, const char *setting)
 static enum err read_run(const struct request *r, const char *file, struct run_config *out)
 {
   config_default(out);
+  if (access(file, R_OK) != 0) FAIL(ERR_CONFIG, "run file %s: %s", file, strerror(errno)); /* a mistake of whoever named it */
   TRY(config_read(file, out));
   for (int i = 0; i < r->n_settings; i++) TRY(set(out, r->settings[i]));
   TRY(config_finish(out));

@@ -53,7 +53,7 @@ enum err plan_settings(const struct asked *a, const struct suite_case *of, struc
   skip[0] = '\0';
   TRY(asked_lay_over(a, &c));
   const enum err err = config_finish(&c);
-  if (err == ERR_UNAVAILABLE || (err == ERR_CONFIG && asked_overrides(a) && model_shape_find(c.model))) snprintf(skip, bytes, "%s", err_text());
+  if (err == ERR_CONFIG && asked_overrides(a) && model_shape_find(c.model)) snprintf(skip, bytes, "%s", err_text());
   else if (err) FAIL(err, "%s: case '%s': %s", of->where, of->name, err_text());
   *out = c;
   return ERR_OK;

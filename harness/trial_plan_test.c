@@ -69,19 +69,6 @@ static void forms_names_and_ranks_choose_cases(void)
   suite_free(s);
 }
 
-static void what_this_build_lacks_is_skipped_with_the_reason(void)
-{
-  struct suite *s;
-  struct plan p;
-  if (!read_suite("cases:\n  a: {quick: true, tp: 2}\n", &s)) return;
-  if (planned(&(struct asked){0}, s, &p)) {
-    CHECK(p.trials[0].state == TRIAL_JUDGED && p.trials[0].outcome == OUTCOME_SKIPPED && p.trials[0].run == -1);
-    CHECK_TEXT_HAS(p.trials[0].sentence, "tensor parallelism");
-  }
-  plan_free(&p);
-  suite_free(s);
-}
-
 static void a_case_that_cannot_be_is_named_with_its_place(void)
 {
   struct suite *s;
@@ -172,7 +159,6 @@ int main(void)
     TEST(equal_settings_are_one_run),
     TEST(a_rerun_is_a_run_of_its_own),
     TEST(forms_names_and_ranks_choose_cases),
-    TEST(what_this_build_lacks_is_skipped_with_the_reason),
     TEST(a_case_that_cannot_be_is_named_with_its_place),
     TEST(an_override_does_not_judge_one_case_twice),
     TEST(a_hang_is_alone_and_its_companions_wait_for_it),

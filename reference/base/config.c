@@ -15,7 +15,9 @@
 #define WHOLE "0..9223372036854775807"
 
 /* Names' indices are the enums of config.h; of precision and weights_as those of enum
- * dtype, of device those of enum dev_kind. */
+ * dtype, of device those of enum dev_kind, of schedule those of enum schedule_kind. */
+_Static_assert(SCHEDULE_GPIPE == 0 && SCHEDULE_1F1B == 1 && SCHEDULE_INTERLEAVED == 2 && SCHEDULE_ZB_H1 == 3,
+               "schedule lists the kinds in this order");
 _Static_assert(DTYPE_F64 == 0 && DTYPE_F32 == 1, "precision and weights_as list the types in this order");
 
 const struct opt run_options[] = {
@@ -44,6 +46,13 @@ const struct opt run_options[] = {
   {"dp",               OPT_INT,  AT(dp),                "1",          "1..65536",                 "ranks",     "replicas; dp * tp * pp is the job"},
   {"tp",               OPT_INT,  AT(tp),                "1",          "1..65536",                 "ranks",     "ranks that share each layer"},
   {"pp",               OPT_INT,  AT(pp),                "1",          "1..65536",                 "ranks",     "pipeline stages"},
+  {"schedule",         OPT_NAME, AT(schedule),          "1f1b",       "gpipe|1f1b|interleaved|zb-h1", "",     "order of a pipeline's passes"},
+  {"chunks",           OPT_INT,  AT(chunks),            "1",          "1..512",                   "",          "virtual stages of each pipeline rank; above 1 with interleaved only"},
+  {"stages",           OPT_TEXT, AT(stages),            "even",       "even, auto, or a list 3,3,2", "blocks", "of each virtual stage; auto: balances the cost with the head's"},
+  {"sequence_parallel", OPT_BOOL, AT(sequence_parallel), "false",     "",                         "",          "tensor ranks share norms, dropout and residual by tokens"},
+  {"mesh_order",       OPT_NAME, AT(mesh_order),        "tp-dp-pp",   "tp-dp-pp|tp-pp-dp|dp-tp-pp|dp-pp-tp|pp-tp-dp|pp-dp-tp", "", "coordinates of a rank, the one that varies fastest first"},
+  {"tp_across_nodes",  OPT_BOOL, AT(tp_across_nodes),   "false",      "",                         "",          "allow a tensor group to span hosts"},
+  {"tp_sums",          OPT_INT,  AT(tp_sums),           "1",          "1..65536",                 "ranks",     "serial run that adds the sums as this many tensor ranks would"},
   {"global_batch",     OPT_INT,  AT(global_batch),      "12",         "1..1048576",               "sequences", "of one step, over all ranks"},
   {"micro_batch",      OPT_INT,  AT(micro_batch),       "1",          "1..65536",                 "sequences", "of one forward pass"},
   {"sequence",         OPT_INT,  AT(sequence),          "0",          "0..1048576",               "tokens",    "length of a sequence; 0: the model's positions"},
@@ -84,6 +93,11 @@ const struct opt run_options[] = {
   {"slow_percent",     OPT_REAL, AT(slow_percent),      "0",          "0..10000",                 "%",         "planted: slow_rank's compute takes this much longer"},
   {"slow_rank",        OPT_INT,  AT(slow_rank),         "0",          "0..2147483647",            "",          "rank that slow_percent is about"},
   {"slow_data_ms",     OPT_REAL, AT(slow_data_ms),      "0",          "0..600000",                "ms",        "planted: every rank waits this long for each step's batches"},
+  {"compute",          OPT_NAME, AT(compute),           "real",       "real|sleep",               "",          "sleep: passes are timed waits, everything else is real"},
+  {"sleep_forward_ms", OPT_REAL, AT(sleep_forward_ms),  "0",          "0..600000",                "ms",        "compute sleep: forward of one block"},
+  {"sleep_input_ms",   OPT_REAL, AT(sleep_input_ms),    "0",          "0..600000",                "ms",        "compute sleep: backward of one block for its input"},
+  {"sleep_weight_ms",  OPT_REAL, AT(sleep_weight_ms),   "0",          "0..600000",                "ms",        "compute sleep: backward of one block for its weights"},
+  {"sleep_head_ms",    OPT_REAL, AT(sleep_head_ms),     "0",          "0..600000",                "ms",        "compute sleep: the last virtual stage's forward and each part of its backward take this much more"},
 
   {"weights",          OPT_TEXT, AT(weights),           "",           "a safetensors file",       "",          "start from these; empty: initialise from seed"},
   {"batch_file",       OPT_TEXT, AT(batch_file),        "",           "a safetensors file",       "",          "train on these batches; empty: on the corpus"},
@@ -137,6 +151,14 @@ enum err config_read(const char *path, struct run_config *c)
 
 /* --- what holds between keys ---------------------------------------------- */
 
+/* The divisors of n at or below `value` and at or above it; n itself where there is none above. */
+static void divisors_around(int64_t n, int64_t value, int64_t *below, int64_t *above)
+{
+  *below = *above = value < n ? value : n;
+  while (n % *below != 0) (*below)--;
+  while (n % *above != 0) (*above)++;
+}
+
 static enum err finish_model(struct run_config *c)
 {
   const struct model_shape *shape = model_shape_find(c->model);
@@ -154,10 +176,8 @@ static enum err finish_model(struct run_config *c)
   if (c->sequence == 0) c->sequence = c->positions;
 
   if (c->hidden % c->heads != 0) {
-    int64_t below = c->heads, above = c->heads;
-    while (c->hidden % below != 0) below--;
-    while (above <= c->hidden && c->hidden % above != 0) above++;
-    if (above > c->hidden) above = c->hidden; /* more heads than channels */
+    int64_t below, above;
+    divisors_around(c->hidden, c->heads, &below, &above);
     FAIL(ERR_CONFIG, "heads: %" PRId64 " does not divide hidden = %" PRId64 "; nearest valid: %" PRId64 ", %" PRId64, c->heads,
          c->hidden, below, above);
   }
@@ -171,12 +191,90 @@ static enum err finish_model(struct run_config *c)
   return ERR_OK;
 }
 
+static const char *name_of(const char *key, const struct run_config *c, char out[CONFIG_NAME])
+{
+  opt_text(opt_find(run_options, run_options_count, key), c, out, CONFIG_NAME);
+  return out;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
+
+/* Whole heads to each of n tensor ranks. */
+static enum err finish_heads(const struct run_config *c, const char *key, int64_t n)
+{
+  if (c->heads % n == 0) return ERR_OK;
+  int64_t below, above;
+  divisors_around(c->heads, n, &below, &above);
+  FAIL(ERR_CONFIG, "%s: %" PRId64 " does not divide heads = %" PRId64 "; nearest valid: %" PRId64 ", %" PRId64, key, n, c->heads,
+       below, above);
+}
+
+static enum err finish_tensor(const struct run_config *c)
+{
+  TRY(finish_heads(c, "tp", c->tp));
+  TRY(finish_heads(c, "tp_sums", c->tp_sums));
+  if (!c->sequence_parallel) return ERR_OK;
+  if (c->tp == 1) {
+    char also[48] = "";
+    int64_t below, above;
+    divisors_around(c->heads, 2, &below, &above);
+    if (above > 1) snprintf(also, sizeof also, ", or tp = %" PRId64, above);
+    FAIL(ERR_CONFIG, "sequence_parallel: true shares tokens over tensor ranks, but tp is 1; valid: false%s", also);
+  }
+  const int64_t rows = c->micro_batch * c->sequence;
+  if (rows % c->tp != 0) {
+    int64_t below, above;
+    divisors_around(common_divisor(c->heads, rows), c->tp, &below, &above);
+    FAIL(ERR_CONFIG, "tp: %" PRId64 " does not divide micro_batch * sequence = %" PRId64 " tokens, which sequence_parallel shares; "
+         "nearest valid: %" PRId64 ", %" PRId64, c->tp, rows, below, above);
+  }
+  return ERR_OK;
+}
+
+static enum err finish_pipeline(const struct run_config *c)
+{
+  char schedule[CONFIG_NAME];
+  name_of("schedule", c, schedule);
+  if (c->schedule == SCHEDULE_INTERLEAVED) {
+    if (c->pp < 2) FAIL(ERR_CONFIG, "schedule: interleaved with pp = %" PRId64 "; valid: pp of 2 or more, or schedule 1f1b", c->pp);
+    if (c->chunks < 2)
+      FAIL(ERR_CONFIG, "chunks: %" PRId64 " with schedule interleaved; valid: 2 or more, or schedule 1f1b", c->chunks);
+  } else if (c->chunks != 1)
+    FAIL(ERR_CONFIG, "chunks: %" PRId64 " with schedule %s; valid: 1, or schedule interleaved", c->chunks, schedule);
+  if (c->pp * c->chunks > c->layers) {
+    const int64_t most = c->layers / c->chunks;
+    if (most < 1 || (c->schedule == SCHEDULE_INTERLEAVED && most < 2))
+      FAIL(ERR_CONFIG, "chunks: %" PRId64 " on each of pp = %" PRId64 " ranks are more than layers = %" PRId64 "; valid: 1..%" PRId64,
+           c->chunks, c->pp, c->layers, c->layers / c->pp);
+    FAIL(ERR_CONFIG, "pp: %" PRId64 " ranks with chunks = %" PRId64 " are more stages than layers = %" PRId64 "; valid: %d..%" PRId64,
+         c->pp, c->chunks, c->layers, c->schedule == SCHEDULE_INTERLEAVED ? 2 : 1, most);
+  }
+  if (c->pp > 1 && c->reused != 0)
+    FAIL(ERR_CONFIG, "reused: %" PRId64 " blocks would share parameters across the ranks of pp = %" PRId64 "; valid: 0", c->reused, c->pp);
+  /* Their backward passes of one micro-batch do not follow each other, so none ends with all gradients. */
+  if (c->reduce_each == REDUCE_MICROBATCH && (c->schedule == SCHEDULE_INTERLEAVED || c->schedule == SCHEDULE_ZB_H1))
+    FAIL(ERR_CONFIG, "reduce_each: microbatch with schedule %s; valid: step", schedule);
+  return ERR_OK;
+}
+
+/* What only one rank can emulate. */
+static enum err finish_emulated(const struct run_config *c)
+{
+  const struct { const char *key; int64_t value; } emulated[] = {{"replicas", c->replicas}, {"tp_sums", c->tp_sums}};
+  const struct { const char *key; int64_t value; } degrees[] = {{"dp", c->dp}, {"tp", c->tp}, {"pp", c->pp}};
+  for (int e = 0; e < 2; e++)
+    for (int d = 0; d < 3; d++)
+      if (emulated[e].value != 1 && degrees[d].value != 1)
+        FAIL(ERR_CONFIG, "%s: %" PRId64 " emulates ranks in a serial run, but %s is %" PRId64 "; valid: 1", emulated[e].key,
+             emulated[e].value, degrees[d].key, degrees[d].value);
+  return ERR_OK;
+}
+
 static enum err finish_layout(const struct run_config *c)
 {
-  if (c->tp != 1) FAIL(ERR_UNAVAILABLE, "tp=%" PRId64 ": tensor parallelism is not in this version; valid: 1", c->tp);
-  if (c->pp != 1) FAIL(ERR_UNAVAILABLE, "pp=%" PRId64 ": pipeline parallelism is not in this version; valid: 1", c->pp);
-  if (c->replicas != 1 && c->dp != 1)
-    FAIL(ERR_CONFIG, "replicas: %" PRId64 " emulates ranks in a serial run, but dp is %" PRId64 "; valid: 1", c->replicas, c->dp);
+  TRY(finish_emulated(c));
+  TRY(finish_tensor(c));
+  TRY(finish_pipeline(c));
 
   const int64_t unit = c->dp * c->replicas * c->micro_batch;
   if (c->global_batch % unit != 0) {
@@ -186,6 +284,13 @@ static enum err finish_layout(const struct run_config *c)
     FAIL(ERR_CONFIG, "global_batch: %" PRId64 " is no multiple of %s * micro_batch = %" PRId64 " * %" PRId64
          "; nearest valid: %s%" PRId64, c->global_batch, c->replicas != 1 ? "replicas" : "dp", c->dp * c->replicas,
          c->micro_batch, first, above);
+  }
+  if (c->schedule == SCHEDULE_INTERLEAVED && config_accumulation(c) % c->pp != 0) {
+    const int64_t round = unit * c->pp, below = c->global_batch / round * round;
+    char first[32] = "";
+    if (below > 0) snprintf(first, sizeof first, "%" PRId64 ", ", below);
+    FAIL(ERR_CONFIG, "global_batch: %" PRId64 " gives each replica %" PRId64 " micro-batches, no multiple of pp = %" PRId64
+         " as schedule interleaved needs; nearest valid: %s%" PRId64, c->global_batch, config_accumulation(c), c->pp, first, below + round);
   }
   if (c->slow_percent > 0 && c->slow_rank >= config_ranks(c))
     FAIL(ERR_CONFIG, "slow_rank: %" PRId64 " is not in the job; valid: 0..%" PRId64, c->slow_rank, config_ranks(c) - 1);

@@ -9,6 +9,7 @@
 #define BASE_CONFIG_H
 
 #include "base/opt.h"
+#include "base/schedule.h"
 #include "base/tensor.h"
 
 #ifdef __cplusplus
@@ -22,6 +23,16 @@ enum batch_policy { POLICY_PADDED, POLICY_CHUNKED };
 enum reduce_mode { REDUCE_FAST, REDUCE_ORDERED };
 enum reduce_each { REDUCE_STEP, REDUCE_MICROBATCH };
 enum dump { DUMP_NONE, DUMP_GRADIENTS, DUMP_ALL };
+/* Which coordinate of a rank varies fastest, which next, which last. */
+enum mesh_order {
+  MESH_ORDER_TP_DP_PP,
+  MESH_ORDER_TP_PP_DP,
+  MESH_ORDER_DP_TP_PP,
+  MESH_ORDER_DP_PP_TP,
+  MESH_ORDER_PP_TP_DP,
+  MESH_ORDER_PP_DP_TP
+};
+enum compute { COMPUTE_REAL, COMPUTE_SLEEP };
 
 enum { CONFIG_NAME = 128, CONFIG_PATH = 1024 };
 
@@ -41,6 +52,12 @@ struct run_config {
 
   int64_t precision, weights_as; /* enum dtype: f32, f64 */
   int64_t dp, tp, pp;
+  int64_t schedule, chunks; /* enum schedule_kind; virtual stages a rank               */
+  char stages[CONFIG_PATH]; /* "even", "auto" or layers of each virtual stage: "3,3,2"  */
+  bool sequence_parallel;
+  int64_t mesh_order;
+  bool tp_across_nodes;     /* a tensor group may span hosts                           */
+  int64_t tp_sums;          /* serial only: sums that n tensor ranks would cut are added from n parts */
   int64_t global_batch, micro_batch, sequence; /* sequences, sequences, tokens; sequence 0: the model's positions */
   int64_t replicas;         /* serial only: one accumulator for each of n emulated ranks, added in rank order */
   int64_t order_seed;       /* 0: micro-batches in order; else a permutation of each replica's            */
@@ -62,6 +79,9 @@ struct run_config {
   double slow_percent;      /* planted: this rank's compute takes longer */
   int64_t slow_rank;
   double slow_data_ms;      /* planted: every rank waits this long for each step's batches */
+  int64_t compute;          /* sleep: passes are timed waits, everything else is real */
+  double sleep_forward_ms, sleep_input_ms, sleep_weight_ms; /* a layer: forward, backward for inputs, for weights */
+  double sleep_head_ms;     /* more in the last virtual stage: its forward, and each part of its backward */
 
   char weights[CONFIG_PATH]; /* safetensors to start from; "" = initialise */
   char batch_file[CONFIG_PATH]; /* safetensors with tokens, targets, positions, documents a step; "" = the corpus */
@@ -77,8 +97,8 @@ extern const struct opt run_options[];
 extern const int run_options_count;
 
 /* Defaults; then a run file over them; then `key=value` over them; then the derived
- * sizes (model's layers ..., replaced zeros) and every cross-check (divisibility, dp *
- * tp * pp, tp and pp above 1 are ERR_UNAVAILABLE until they exist). */
+ * sizes (model's layers ..., replaced zeros) and every cross-check (what must divide
+ * what, what excludes what). */
 void config_default(struct run_config *c);
 enum err config_read(const char *path, struct run_config *c);
 enum err config_set(struct run_config *c, const char *key, const char *value);

@@ -133,6 +133,8 @@ static enum err create_device(struct trainer *t)
 static enum err create_alone(struct trainer *t)
 {
   struct run_config *run = &t->run;
+  if (run->tp != 1 || run->pp != 1 || run->tp_sums != 1 || run->compute != COMPUTE_REAL)
+    FAIL(ERR_UNAVAILABLE, "tp, pp, tp_sums, compute: this trainer has 1, 1, 1 and real");
   TRY(mesh_create(run, comm_rank(t->world), comm_size(t->world), &t->mesh));
   TRY(params_create(run, &t->table));
   TRY(flat_create(t->table, 256 / (int64_t)dtype_bytes((enum dtype)run->precision), run->dp, run->bucket, &t->flat));

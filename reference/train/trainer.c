@@ -153,7 +153,7 @@ static enum err create_groups(struct trainer *t)
   const enum comm_reduce reduce = run->reduce == REDUCE_ORDERED ? COMM_ORDERED : COMM_FAST;
   int *ranks = malloc((size_t)run->dp * sizeof *ranks), n = 1;
   if (ranks == NULL) FAIL(ERR_MEMORY, "list of %lld ranks", (long long)run->dp);
-  if (run->communicate) n = mesh_dp_group(&t->mesh, ranks);
+  if (run->communicate) n = mesh_group(&t->mesh, MESH_DP, ranks);
   else ranks[0] = comm_rank(t->world);
   int64_t largest = 0;
   for (int i = 0; i < t->flat->n_buckets; i++)

@@ -1,9 +1,10 @@
-/* suite.c - the suite reader: levels of settings, sweeps, and errors with a place. */
-#include "harness/suite.h"
+/* suite.c - the suite reader: levels of settings, cases, and errors with a place; sweeps are sweep.c's. */
+#include "harness/suite_reader.h"
 
 #include "base/nearest.h"
 #include "base/yaml.h"
 #include "harness/place.h"
+#include "harness/sweep.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -28,19 +29,12 @@ const struct opt suite_options[] = {
 };
 const int suite_options_count = (int)(sizeof suite_options / sizeof *suite_options);
 
-/* What every function below needs to say where a mistake stands. */
-struct reader {
-  const char *path;
-  struct suite *suite;
-  int room;
-};
-
-static enum err refuse(const struct reader *r, const struct yaml *at, const char *text)
+enum err reader_refuse(const struct reader *r, const struct yaml *at, const char *text)
 {
   FAIL(ERR_CONFIG, "%s:%d:%d: %s", r->path, at->line, at->column, text);
 }
 
-static enum err expect_kind(const struct reader *r, const struct yaml *y, enum yaml_kind kind, const char *what)
+enum err reader_expect(const struct reader *r, const struct yaml *y, enum yaml_kind kind, const char *what)
 {
   static const char *const names[] = {"a single value", "a list", "a map"};
   if (y->kind == kind) return ERR_OK;
@@ -62,11 +56,11 @@ static enum err unknown_key(const struct reader *r, const struct yaml *key)
 
 static enum err set_checks(const struct reader *r, const struct yaml *list, struct suite_case *c)
 {
-  TRY(expect_kind(r, list, YAML_LIST, "checks"));
+  TRY(reader_expect(r, list, YAML_LIST, "checks"));
   c->n_checks = 0;
   for (int i = 0; i < list->n; i++) {
     const struct yaml *y = list->values[i];
-    TRY(expect_kind(r, y, YAML_SCALAR, "check"));
+    TRY(reader_expect(r, y, YAML_SCALAR, "check"));
     const struct check *found = judge_find(y->text);
     if (found == NULL) {
       char near[256];
@@ -75,15 +69,15 @@ static enum err set_checks(const struct reader *r, const struct yaml *list, stru
       FAIL(ERR_CONFIG, "%s:%d:%d: no check is named '%s'; nearest: %s", r->path, y->line, y->column, y->text,
            nearest_text(&n, near, sizeof near));
     }
-    if (c->n_checks == SUITE_CHECKS_MAX) return refuse(r, y, "too many checks for one case");
+    if (c->n_checks == SUITE_CHECKS_MAX) return reader_refuse(r, y, "too many checks for one case");
     for (int k = 0; k < c->n_checks; k++)
-      if (c->checks[k] == found) return refuse(r, y, "the check is named twice");
+      if (c->checks[k] == found) return reader_refuse(r, y, "the check is named twice");
     c->checks[c->n_checks++] = found;
   }
   return ERR_OK;
 }
 
-static enum err set_one(const struct reader *r, const struct yaml *key, const struct yaml *value, struct suite_case *c)
+enum err reader_set(const struct reader *r, const struct yaml *key, const struct yaml *value, struct suite_case *c)
 {
   if (strcmp(key->text, "checks") == 0) return set_checks(r, value, c);
   char where[CONFIG_PATH + 32];
@@ -91,30 +85,30 @@ static enum err set_one(const struct reader *r, const struct yaml *key, const st
   const struct opt *mine = opt_find(suite_options, suite_options_count, key->text);
   const struct opt *run = opt_find(run_options, run_options_count, key->text);
   if (mine == NULL && run == NULL) return unknown_key(r, key);
-  TRY(expect_kind(r, value, YAML_SCALAR, key->text));
+  TRY(reader_expect(r, value, YAML_SCALAR, key->text));
   if (mine) return opt_set(mine, c, value->text, where);
   if (strcmp(key->text, "name") == 0 || strcmp(key->text, "out") == 0)
-    return refuse(r, key, "'name' and 'out' are the harness's: a case's name is its key in `cases`");
+    return reader_refuse(r, key, "'name' and 'out' are the harness's: a case's name is its key in `cases`");
   return opt_set(run, &c->config, value->text, where);
 }
 
-static enum err set_all(const struct reader *r, const struct yaml *map, const char *what, struct suite_case *c)
+enum err reader_set_all(const struct reader *r, const struct yaml *map, const char *what, struct suite_case *c)
 {
   if (map == NULL) return ERR_OK;
-  TRY(expect_kind(r, map, YAML_MAP, what));
-  for (int i = 0; i < map->n; i++) TRY(set_one(r, map->keys[i], map->values[i], c));
+  TRY(reader_expect(r, map, YAML_MAP, what));
+  for (int i = 0; i < map->n; i++) TRY(reader_set(r, map->keys[i], map->values[i], c));
   return ERR_OK;
 }
 
 /* --- cases -------------------------------------------------------------------- */
 
-static enum err append(struct reader *r, const struct yaml *at, const char *name, const struct suite_case *made)
+enum err reader_append(struct reader *r, const struct yaml *at, const char *name, const struct suite_case *made)
 {
-  if (name[0] == '\0' || strlen(name) >= CONFIG_NAME) return refuse(r, at, "a case's name has 1 to 127 characters");
+  if (name[0] == '\0' || strlen(name) >= CONFIG_NAME) return reader_refuse(r, at, "a case's name has 1 to 127 characters");
   for (const char *s = name; *s; s++)
     if (!isalnum((unsigned char)*s) && !strchr("-_.", *s))
-      return refuse(r, at, "a case's name becomes a folder: letters, digits, '-', '_' and '.' only");
-  if (name[0] == '.') return refuse(r, at, "a case's name does not start with '.'");
+      return reader_refuse(r, at, "a case's name becomes a folder: letters, digits, '-', '_' and '.' only");
+  if (name[0] == '.') return reader_refuse(r, at, "a case's name does not start with '.'");
   const struct suite_case *twin = suite_find(r->suite, name);
   if (twin)
     FAIL(ERR_CONFIG, "%s:%d:%d: case '%s' stands already at %s", r->path, at->line, at->column, name, twin->where);
@@ -135,130 +129,13 @@ static enum err append(struct reader *r, const struct yaml *at, const char *name
 static enum err read_cases(struct reader *r, const struct yaml *cases, const struct suite_case *every)
 {
   if (cases == NULL) return ERR_OK;
-  TRY(expect_kind(r, cases, YAML_MAP, "cases"));
+  TRY(reader_expect(r, cases, YAML_MAP, "cases"));
   for (int i = 0; i < cases->n; i++) {
     struct suite_case c = *every;
-    TRY(set_all(r, cases->values[i], cases->keys[i]->text, &c));
-    TRY(append(r, cases->keys[i], cases->keys[i]->text, &c));
+    TRY(reader_set_all(r, cases->values[i], cases->keys[i]->text, &c));
+    TRY(reader_append(r, cases->keys[i], cases->keys[i]->text, &c));
   }
   return ERR_OK;
-}
-
-/* --- sweeps ------------------------------------------------------------------- */
-
-enum { AXES_MAX = 16 };
-/* What one combination gives each varied key. */
-struct combination {
-  int n;
-  const struct yaml *keys[AXES_MAX], *values[AXES_MAX];
-};
-
-static const char *value_of(const struct combination *c, const char *key, size_t length)
-{
-  for (int i = 0; i < c->n; i++)
-    if (strlen(c->keys[i]->text) == length && strncmp(c->keys[i]->text, key, length) == 0) return c->values[i]->text;
-  return NULL;
-}
-
-static enum err name_from(const struct reader *r, const struct yaml *template, const struct combination *c, char *out,
-                          size_t bytes)
-{
-  size_t used = 0;
-  for (const char *s = template->text; *s;) {
-    const char *end = *s == '{' ? strchr(s, '}') : NULL;
-    if (*s == '{' && end == NULL) return refuse(r, template, "'{' without '}' in a name");
-    const char *value = end ? value_of(c, s + 1, (size_t)(end - s - 1)) : NULL;
-    if (end && value == NULL)
-      FAIL(ERR_CONFIG, "%s:%d:%d: name uses %.*s, which is neither in vary nor in zip", r->path, template->line,
-           template->column, (int)(end - s + 1), s);
-    const int wrote = value ? snprintf(out + used, bytes - used, "%s", value) : snprintf(out + used, bytes - used, "%c", *s);
-    used += (size_t)wrote;
-    if (used >= bytes) return refuse(r, template, "the name becomes too long");
-    s = value ? end + 1 : s + 1;
-  }
-  out[used] = '\0';
-  return ERR_OK;
-}
-
-static enum err excepted(const struct reader *r, const struct yaml *except, const struct combination *c, bool *out)
-{
-  *out = false;
-  if (except == NULL) return ERR_OK;
-  TRY(expect_kind(r, except, YAML_LIST, "except"));
-  for (int i = 0; i < except->n; i++) {
-    const struct yaml *map = except->values[i];
-    TRY(expect_kind(r, map, YAML_MAP, "except"));
-    bool all = map->n > 0;
-    for (int k = 0; k < map->n; k++) {
-      const char *value = value_of(c, map->keys[k]->text, strlen(map->keys[k]->text));
-      if (value == NULL) return refuse(r, map->keys[k], "the key is neither in vary nor in zip");
-      TRY(expect_kind(r, map->values[k], YAML_SCALAR, map->keys[k]->text));
-      if (strcmp(value, map->values[k]->text) != 0) all = false;
-    }
-    if (all) *out = true;
-  }
-  return ERR_OK;
-}
-
-/* Every value of a vary or zip map is a list of scalars that is not empty. */
-static enum err check_axes(const struct reader *r, const struct yaml *map, const char *what, bool same_length)
-{
-  if (map == NULL) return ERR_OK;
-  TRY(expect_kind(r, map, YAML_MAP, what));
-  if (map->n == 0) return refuse(r, map, "an empty map varies nothing");
-  for (int i = 0; i < map->n; i++) {
-    TRY(expect_kind(r, map->values[i], YAML_LIST, map->keys[i]->text));
-    if (map->values[i]->n == 0) return refuse(r, map->values[i], "an empty list gives no case");
-    if (same_length && map->values[i]->n != map->values[0]->n)
-      return refuse(r, map->values[i], "lists of one zip have equal lengths");
-    for (int k = 0; k < map->values[i]->n; k++)
-      TRY(expect_kind(r, map->values[i]->values[k], YAML_SCALAR, map->keys[i]->text));
-  }
-  return ERR_OK;
-}
-
-static enum err read_sweep(struct reader *r, const struct yaml *sweep, const struct suite_case *every)
-{
-  static const char *const known[] = {"name", "vary", "zip", "set", "except"};
-  TRY(expect_kind(r, sweep, YAML_MAP, "sweep"));
-  for (int i = 0; i < sweep->n; i++) {
-    bool ok = false;
-    for (size_t k = 0; k < sizeof known / sizeof *known; k++) ok = ok || strcmp(sweep->keys[i]->text, known[k]) == 0;
-    if (!ok) return refuse(r, sweep->keys[i], "a sweep has name, vary, zip, set and except");
-  }
-  const struct yaml *name = yaml_get(sweep, "name"), *vary = yaml_get(sweep, "vary"), *zip = yaml_get(sweep, "zip");
-  if (name == NULL) return refuse(r, sweep, "a sweep needs a name");
-  TRY(expect_kind(r, name, YAML_SCALAR, "name"));
-  if (vary == NULL && zip == NULL) return refuse(r, sweep, "a sweep needs vary or zip");
-  TRY(check_axes(r, vary, "vary", false));
-  TRY(check_axes(r, zip, "zip", true));
-
-  struct suite_case base = *every;
-  TRY(set_all(r, yaml_get(sweep, "set"), "set", &base));
-  const int n_vary = vary ? vary->n : 0, n_zip = zip ? zip->n : 0;
-  if (n_vary + n_zip > AXES_MAX) return refuse(r, sweep, "too many varied keys");
-  int at[AXES_MAX + 1] = {0}; /* an odometer: vary's axes, then the zip; the last turns fastest */
-  for (;;) {
-    struct combination c = {.n = 0};
-    for (int i = 0; i < n_vary; i++, c.n++) c.keys[c.n] = vary->keys[i], c.values[c.n] = vary->values[i]->values[at[i]];
-    for (int i = 0; i < n_zip; i++, c.n++) c.keys[c.n] = zip->keys[i], c.values[c.n] = zip->values[i]->values[at[n_vary]];
-    bool skip;
-    TRY(excepted(r, yaml_get(sweep, "except"), &c, &skip));
-    if (!skip) {
-      char text[CONFIG_NAME];
-      struct suite_case made = base;
-      TRY(name_from(r, name, &c, text, sizeof text));
-      for (int i = 0; i < c.n; i++) TRY(set_one(r, c.keys[i], c.values[i], &made));
-      TRY(append(r, name, text, &made));
-    }
-    int axis = n_vary + (n_zip > 0) - 1;
-    for (; axis >= 0; axis--) {
-      const int length = axis < n_vary ? vary->values[axis]->n : zip->values[0]->n;
-      if (++at[axis] < length) break;
-      at[axis] = 0;
-    }
-    if (axis < 0) return ERR_OK;
-  }
 }
 
 /* --- the file ----------------------------------------------------------------- */
@@ -266,7 +143,7 @@ static enum err read_sweep(struct reader *r, const struct yaml *sweep, const str
 static enum err read_head(struct reader *r, const struct yaml *top)
 {
   static const char *const known[] = {"question", "kind", "every_case", "evidence", "cases", "sweeps"};
-  TRY(expect_kind(r, top, YAML_MAP, "suite"));
+  TRY(reader_expect(r, top, YAML_MAP, "suite"));
   for (int i = 0; i < top->n; i++) {
     char near[128];
     bool ok = false;
@@ -280,9 +157,9 @@ static enum err read_head(struct reader *r, const struct yaml *top)
            top->keys[i]->text, nearest_text(&n, near, sizeof near));
   }
   const struct yaml *question = yaml_get(top, "question"), *kind = yaml_get(top, "kind");
-  if (question == NULL || kind == NULL) return refuse(r, top, "a suite needs question and kind");
-  TRY(expect_kind(r, question, YAML_SCALAR, "question"));
-  TRY(expect_kind(r, kind, YAML_SCALAR, "kind"));
+  if (question == NULL || kind == NULL) return reader_refuse(r, top, "a suite needs question and kind");
+  TRY(reader_expect(r, question, YAML_SCALAR, "question"));
+  TRY(reader_expect(r, kind, YAML_SCALAR, "kind"));
   snprintf(r->suite->question, sizeof r->suite->question, "%s", question->text);
   for (int k = 0; k < KIND_COUNT; k++)
     if (strcmp(kind->text, suite_kind_names[k]) == 0) {
@@ -300,12 +177,12 @@ static enum err read_tree(struct reader *r)
   struct suite_case every = {.n_checks = 0};
   config_default(&every.config);
   opt_defaults(suite_options, suite_options_count, &every);
-  TRY(set_all(r, yaml_get(s->tree, "every_case"), "every_case", &every));
+  TRY(reader_set_all(r, yaml_get(s->tree, "every_case"), "every_case", &every));
   TRY(read_cases(r, yaml_get(s->tree, "cases"), &every));
   const struct yaml *sweeps = yaml_get(s->tree, "sweeps");
-  if (sweeps) TRY(expect_kind(r, sweeps, YAML_LIST, "sweeps"));
-  for (int i = 0; sweeps && i < sweeps->n; i++) TRY(read_sweep(r, sweeps->values[i], &every));
-  if (s->n == 0 && s->kind != KIND_FAULTS) return refuse(r, s->tree, "the suite has no case");
+  if (sweeps) TRY(reader_expect(r, sweeps, YAML_LIST, "sweeps"));
+  for (int i = 0; sweeps && i < sweeps->n; i++) TRY(sweep_read(r, sweeps->values[i], &every));
+  if (s->n == 0 && s->kind != KIND_FAULTS) return reader_refuse(r, s->tree, "the suite has no case");
 
   for (int i = 0; i < s->n; i++)
     if ((s->cases[i].scale != SCALE_NONE) != (s->kind == KIND_SCALING))
@@ -315,9 +192,9 @@ static enum err read_tree(struct reader *r)
   s->evidence.n_checks = 0;
   const struct yaml *evidence = yaml_get(s->tree, "evidence");
   if ((evidence != NULL) != (s->kind == KIND_SCALING))
-    return refuse(r, evidence ? evidence : s->tree, "`evidence` stands in every suite of kind scaling and in no other");
-  TRY(set_all(r, evidence, "evidence", &s->evidence));
-  if (evidence && s->evidence.n_checks == 0) return refuse(r, evidence, "`evidence` names no checks");
+    return reader_refuse(r, evidence ? evidence : s->tree, "`evidence` stands in every suite of kind scaling and in no other");
+  TRY(reader_set_all(r, evidence, "evidence", &s->evidence));
+  if (evidence && s->evidence.n_checks == 0) return reader_refuse(r, evidence, "`evidence` names no checks");
   return ERR_OK;
 }
 
@@ -361,7 +238,7 @@ enum err suite_lay_evidence(const struct suite *s, struct run_config *c)
 {
   struct reader r = {.path = s->path};
   struct suite_case over = {.config = *c};
-  TRY(set_all(&r, yaml_get(s->tree, "evidence"), "evidence", &over));
+  TRY(reader_set_all(&r, yaml_get(s->tree, "evidence"), "evidence", &over));
   *c = over.config;
   return ERR_OK;
 }

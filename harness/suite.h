@@ -12,9 +12,12 @@
  *       zip: {precision: [f64, f32], seed: [1, 2]}
  *       except: [{dp: 1, bucket: 500}]
  *       set: {checks: [loss], quick: false}
+ *     - name: dp{dp}-{row}          # pairs: covered pairwise, with the combinations and with each other (sweep.h)
+ *       vary: {dp: [1, 2, 3]}
+ *       pairs: {tied: [true, false], clip: [0, 0.1, 1000]}
  *
  * Keys of a case are those of run_options (but name and out) and of suite_options below;
- * a later level overrides an earlier one: every_case, then set, then vary and zip; or
+ * a later level overrides an earlier one: every_case, then set, then vary, zip and pairs; or
  * every_case, then the case.  In a suite of kind `faults` the planted cases come from the
  * rows of the fault registry (which name suite and case); its own cases are more of the
  * clean set, where any red is a false alarm.  Errors are ERR_CONFIG "file:line:column: ...".

@@ -56,6 +56,42 @@ static void sweep_is_the_product_with_zip_walked_along(void)
   suite_free(s);
 }
 
+/* Two values of different keys that meet in a case, given that they can. */
+static bool meet(const struct suite *s, int64_t dp, int64_t bucket, int64_t seed)
+{
+  for (int i = 0; i < s->n; i++) {
+    const struct run_config *c = &s->cases[i].config;
+    if ((dp < 0 || c->dp == dp) && (bucket < 0 || c->bucket == bucket) && (seed < 0 || c->seed == seed)) return true;
+  }
+  return false;
+}
+
+static void pairs_meet_in_few_cases(void)
+{
+  struct suite *s;
+  if (!CHECK_OK(read_text(HEAD "sweeps:\n  - name: dp{dp}-{row}\n    vary: {dp: [1, 2, 3]}\n    pairs: {bucket: [0, 500, 501], seed: [7, 8, 9], tied: [true, false]}\n"
+                               "    except: [{dp: 3, bucket: 500}, {bucket: 501, seed: 9}]\n", &s))) return;
+  for (int64_t a = 0; a < 3; a++)
+    for (int64_t b = 0; b < 3; b++) {
+      static const int64_t buckets[] = {0, 500, 501};
+      CHECK(meet(s, a + 1, buckets[b], -1) == !(a == 2 && b == 1));
+      CHECK(meet(s, a + 1, -1, 7 + b));
+      CHECK(meet(s, -1, buckets[a], 7 + b) == !(a == 2 && b == 2));
+    }
+  CHECK(s->n <= 13); /* of 42 */
+  CHECK(suite_find(s, "dp2-1") && suite_find(s, "dp2-2") && suite_find(s, "dp2-3"));
+  suite_free(s);
+}
+
+static void layouts_that_the_options_refuse_are_left_out_if_asked(void)
+{
+  struct suite *s;
+  if (!CHECK_OK(read_text(HEAD "sweeps:\n  - name: dp{dp}-b{micro_batch}-{row}\n    vary: {dp: [1, 2, 4, 5, 12], micro_batch: [1, 2]}\n    pairs: {heads: [0, 7]}\n    legal: 5\n    most_ranks: 4\n", &s))) return;
+  CHECK(s->n == 5); /* dp 4 of 12 sequences in twos: refused; dp 5: too; 7 heads: in no case; 12 ranks: too many */
+  for (int i = 0; i < s->n; i++) CHECK(s->cases[i].config.heads == 0 && s->cases[i].config.dp <= 4);
+  suite_free(s);
+}
+
 static void mistakes_are_named_with_their_place(void)
 {
   refused(HEAD "cases:\n  a: {stepss: 3}\n", ":4:7: ", "nearest: steps");
@@ -76,13 +112,17 @@ static void mistakes_are_named_with_their_place(void)
 static void mistakes_of_sweeps_are_named(void)
 {
   refused(HEAD "sweeps:\n  - name: x\n    vary: {dp: [1, 2]}\n", ":4:", "stands already at");
-  refused(HEAD "sweeps:\n  - name: x{tp}\n    vary: {dp: [1, 2]}\n", ":4:", "neither in vary nor in zip");
+  refused(HEAD "sweeps:\n  - name: x{tp}\n    vary: {dp: [1, 2]}\n", ":4:", "not in vary, zip or pairs");
   refused(HEAD "sweeps:\n  - name: x{dp\n    vary: {dp: [1, 2]}\n", ":4:", "without '}'");
   refused(HEAD "sweeps:\n  - name: x{dp}\n    zip: {dp: [1, 2], seed: [1]}\n", ":5:", "equal lengths");
   refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: []}\n", ":5:", "empty list");
   refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [1]}\n    except: [{tp: 1}]\n", ":6:", "neither");
   refused(HEAD "sweeps:\n  - vary: {dp: [1]}\n", ":4:", "needs a name");
   refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [1]}\n    sett: {}\n", ":6:", "a sweep has");
+  refused(HEAD "sweeps:\n  - name: x{dp}-{row}\n    vary: {dp: [1]}\n    pairs: {seed: []}\n", ":6:", "empty list");
+  refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [1]}\n    legal: 0\n", ":6:12", "legal");
+  refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [1, 5]}\n    legal: 2\n", ":6:12", "2 combinations were said to be left, 1 are");
+  refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [2, 5]}\n    most_ranks: 1\n", ":4:", "no combination is left");
 }
 
 static void evidence_is_laid_over_a_point(void)
@@ -112,7 +152,7 @@ static void every_allocation_may_fail(void)
   bool failed = true;
   for (long n = 1; failed && n < 1000; n++) {
     check_fail_allocation(n);
-    const enum err err = read_text(HEAD "cases:\n  a: {checks: [ends]}\n", &s);
+    const enum err err = read_text(HEAD "cases:\n  a: {checks: [ends]}\nsweeps:\n  - name: x{dp}-{row}\n    vary: {dp: [1, 2]}\n    pairs: {seed: [1, 2]}\n", &s);
     failed = check_allocation_failed();
     check_fail_allocation(0);
     CHECK(failed ? err == ERR_MEMORY && s == NULL : err == ERR_OK);
@@ -126,6 +166,8 @@ int main(void)
   static const struct test tests[] = {
     TEST(levels_override_in_order),
     TEST(sweep_is_the_product_with_zip_walked_along),
+    TEST(pairs_meet_in_few_cases),
+    TEST(layouts_that_the_options_refuse_are_left_out_if_asked),
     TEST(mistakes_are_named_with_their_place),
     TEST(mistakes_of_sweeps_are_named),
     TEST(evidence_is_laid_over_a_point),

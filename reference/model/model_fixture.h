@@ -109,7 +109,7 @@ static inline bool rig_open_as(struct rig *r, const struct run_config *c, const 
   r->run = *c;
   r->type = (enum dtype)c->precision;
   if (!CHECK_OK(dev_open(d, &r->dev)) || !CHECK_OK(dev_stream_open(r->dev, "compute", DEV_COMPUTE, &r->compute))) return false;
-  if (!CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, 16, 1, 0, &r->flat))) return false;
+  if (!CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, &params_place_alone, 16, 1, 0, &r->flat))) return false;
   r->count = r->flat->count;
   r->bytes = (size_t)r->count * dtype_bytes(r->type);
   if (!CHECK_OK(dev_alloc(r->dev, r->bytes, DEV_PARAMETERS, "weights", &r->weights)) ||

@@ -104,11 +104,11 @@ static enum err wait_for_reductions(struct ddp *d)
   return ERR_OK;
 }
 
-/* A row takes no part in backward if it is unused; one that shares storage is its owner's. */
+/* A row takes no part in backward if it is unused or not on this rank; one that shares storage is its owner's. */
 static bool bucket_ready(const struct ddp *d, const struct flat_bucket *b)
 {
   for (int i = b->first_row; i < b->first_row + b->rows; i++)
-    if (!d->ready[i] && !d->table->rows[i].unused && d->table->rows[i].shared_with < 0) return false;
+    if (!d->ready[i] && !d->table->rows[i].unused && d->table->rows[i].shared_with < 0 && d->flat->length[i] > 0) return false;
   return true;
 }
 

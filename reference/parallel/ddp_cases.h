@@ -80,7 +80,7 @@ static void open_play(struct play *p, enum dev_kind kind, int replicas, const ch
   *p = (struct play){0};
   settings(&p->run, replicas, more);
   CHECK_OK(params_create(&p->run, &p->table));
-  CHECK_OK(flat_create(p->table, 4, p->run.dp, p->run.bucket, &p->flat));
+  CHECK_OK(flat_create(p->table, &params_place_alone, 4, p->run.dp, p->run.bucket, &p->flat));
   const struct dev_config config = {.kind = kind, .threads = 1, .lazy_seed = 9};
   CHECK_OK(dev_open(&config, &p->d));
   CHECK_OK(dev_stream_open(p->d, "compute", DEV_COMPUTE, &p->compute));

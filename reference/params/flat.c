@@ -6,18 +6,22 @@
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-static void place_rows(const struct param_table *t, int64_t align, int64_t shards, struct flat *f)
+static void place_rows(const struct param_table *t, const struct params_place *place, int64_t align, int64_t shards, struct flat *f)
 {
   for (int i = 0; i < t->n; i++) {
-    const struct param *row = &t->rows[i];
-    f->length[i] = row->rows * row->cols;
-    f->offset[i] = row->shared_with >= 0 ? f->offset[row->shared_with] : f->count;
-    if (row->shared_with < 0) f->count += round_up(f->length[i], align);
+    const int owner = t->rows[i].shared_with;
+    struct param_part part;
+    params_part(t, i, place, &part);
+    f->rows[i] = part.rows;
+    f->cols[i] = part.cols;
+    f->length[i] = part.rows * part.cols;
+    f->offset[i] = owner >= 0 ? f->offset[owner] : f->count;
+    if (owner < 0) f->count += round_up(f->length[i], align);
   }
   f->count = round_up(f->count, shards);
 }
 
-/* Cuts the buffer from its end to its start.  `out` NULL: only counts the buckets. */
+/* Cuts the buffer from its end to its start: a row that is here twice, on two stages, apart from the others.  `out` NULL: only counts the buckets. */
 struct cutter {
   struct flat_bucket *out;
   int n;
@@ -36,14 +40,17 @@ static void close_bucket(struct cutter *c, int64_t first, int row)
   c->last_row = -1;
 }
 
-static int cut(const struct param_table *t, const struct flat *f, int64_t bucket, struct flat_bucket *out)
+static int cut(const struct param_table *t, const struct params_place *place, const struct flat *f, int64_t bucket,
+               struct flat_bucket *out)
 {
   struct cutter c = {.out = out, .end = f->count, .last_row = -1};
   int above = -1; /* the owning row visited before */
   for (int i = t->n - 1; i >= 0; i--) {
-    if (t->rows[i].shared_with >= 0) continue;
+    if (t->rows[i].shared_with >= 0 || f->length[i] == 0) continue;
     int64_t left = f->length[i];
-    if (bucket > 0 && c.last_row >= 0 && c.taken + left > bucket) close_bucket(&c, f->offset[above], above);
+    const bool alone = place->pp > 1 && t->rows[i].stage == PARAM_FIRST_AND_LAST;
+    const bool full = bucket > 0 && c.taken + left > bucket;
+    if (c.last_row >= 0 && (alone || full)) close_bucket(&c, f->offset[above], above);
     if (c.last_row < 0) c.last_row = i;
     while (bucket > 0 && left > bucket) {
       left -= bucket;
@@ -57,7 +64,8 @@ static int cut(const struct param_table *t, const struct flat *f, int64_t bucket
   return c.n;
 }
 
-enum err flat_create(const struct param_table *t, int64_t align, int64_t shards, int64_t bucket, struct flat **out)
+enum err flat_create(const struct param_table *t, const struct params_place *place, int64_t align, int64_t shards, int64_t bucket,
+                     struct flat **out)
 {
   enum err err;
   *out = NULL;
@@ -66,15 +74,17 @@ enum err flat_create(const struct param_table *t, int64_t align, int64_t shards,
   struct flat *f = calloc(1, sizeof *f);
   if (f == NULL) FAIL(ERR_MEMORY, "flat: %zu bytes", sizeof *f);
   const size_t rows_bytes = (size_t)t->n * sizeof(int64_t);
-  f->offset = malloc(rows_bytes);
-  f->length = malloc(rows_bytes);
-  if (f->offset == NULL || f->length == NULL) FAIL_TO(destroy, ERR_MEMORY, "flat: %zu bytes", 2 * rows_bytes);
-  place_rows(t, align, shards, f);
+  f->offset = malloc(4 * rows_bytes);
+  if (f->offset == NULL) FAIL_TO(destroy, ERR_MEMORY, "flat: %zu bytes", 4 * rows_bytes);
+  f->length = f->offset + t->n;
+  f->rows = f->length + t->n;
+  f->cols = f->rows + t->n;
+  place_rows(t, place, align, shards, f);
 
-  f->n_buckets = cut(t, f, bucket, NULL);
+  f->n_buckets = cut(t, place, f, bucket, NULL);
   f->buckets = malloc((size_t)f->n_buckets * sizeof *f->buckets);
   if (f->buckets == NULL) FAIL_TO(destroy, ERR_MEMORY, "flat: %d buckets", f->n_buckets);
-  cut(t, f, bucket, f->buckets);
+  cut(t, place, f, bucket, f->buckets);
   *out = f;
   return ERR_OK;
 
@@ -86,8 +96,7 @@ destroy:
 void flat_destroy(struct flat *f)
 {
   if (f == NULL) return;
-  free(f->offset);
-  free(f->length);
+  free(f->offset); /* and length, rows and cols, which stand in the same block */
   free(f->buckets);
   free(f);
 }

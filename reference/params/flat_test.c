@@ -16,7 +16,7 @@ static void rows_stand_in_order_aligned_and_apart(void)
 {
   struct param_table *t = table(false, true, 1);
   struct flat *f = NULL;
-  if (t == NULL || !CHECK_OK(flat_create(t, 8, 3, 0, &f))) return;
+  if (t == NULL || !CHECK_OK(flat_create(t, &params_place_alone, 8, 3, 0, &f))) return;
   int64_t end = 0;
   for (int i = 0; i < t->n; i++) {
     CHECK(f->length[i] == t->rows[i].rows * t->rows[i].cols);
@@ -44,7 +44,7 @@ static void check_buckets(const struct param_table *t, const struct flat *f, int
     end = k->first;
     int64_t held = 0, largest = 0;
     for (int i = k->first_row; i < k->first_row + k->rows; i++) {
-      if (t->rows[i].shared_with >= 0) continue;
+      if (t->rows[i].shared_with >= 0 || f->length[i] == 0) continue;
       const int64_t low = f->offset[i] > k->first ? f->offset[i] : k->first;
       const int64_t high = f->offset[i] + f->length[i] < k->first + k->count ? f->offset[i] + f->length[i] : k->first + k->count;
       CHECK(high > low); /* each row named has elements here */
@@ -53,7 +53,7 @@ static void check_buckets(const struct param_table *t, const struct flat *f, int
     }
     CHECK(held <= bucket);
     for (int i = 0; i < t->n; i++) { /* each row not named has none */
-      if (t->rows[i].shared_with >= 0 || (i >= k->first_row && i < k->first_row + k->rows)) continue;
+      if (t->rows[i].shared_with >= 0 || f->length[i] == 0 || (i >= k->first_row && i < k->first_row + k->rows)) continue;
       CHECK(f->offset[i] >= k->first + k->count || f->offset[i] + f->length[i] <= k->first);
     }
     if (largest <= bucket) CHECK(k->first == f->offset[k->first_row]); /* border of a row */
@@ -71,7 +71,7 @@ static void buckets_tile_the_buffer_around_every_parameter_size(void)
         const int64_t bucket = t->rows[i].rows * t->rows[i].cols + change;
         for (int64_t align = 1; align <= 16; align *= 4) {
           struct flat *f = NULL;
-          if (!CHECK_OK(flat_create(t, align, 2, bucket, &f))) return;
+          if (!CHECK_OK(flat_create(t, &params_place_alone, align, 2, bucket, &f))) return;
           check_buckets(t, f, bucket);
           flat_destroy(f);
         }
@@ -80,16 +80,89 @@ static void buckets_tile_the_buffer_around_every_parameter_size(void)
   }
 }
 
+/* Every rank of a layout, at bucket sizes around those of its parts. */
+static void check_layout(const struct run_config *c)
+{
+  struct param_table *t = NULL;
+  if (!CHECK_OK(params_create(c, &t))) return;
+  for (int rank = 0; rank < (int)(c->pp * c->tp); rank++) {
+    struct params_place place;
+    struct flat *f = NULL;
+    CHECK_OK(params_place_of(c, rank / (int)c->tp, rank % (int)c->tp, &place));
+    for (int i = 0; i < t->n; i += 5)
+      for (int64_t change = -1; change <= 1; change++) {
+        struct param_part part;
+        params_part(t, i, &place, &part);
+        const int64_t bucket = part.rows * part.cols + change;
+        if (bucket < 1 || !CHECK_OK(flat_create(t, &place, 4, 2, bucket, &f))) continue;
+        CHECK(f->rows[i] == part.rows && f->cols[i] == part.cols && f->length[i] == part.rows * part.cols);
+        CHECK(f->offset[i] >= 0 && f->offset[i] + f->length[i] <= f->count);
+        check_buckets(t, f, bucket);
+        flat_destroy(f);
+      }
+  }
+  params_destroy(t);
+}
+
+static void buckets_tile_the_parts_of_every_rank(void)
+{
+  for (int64_t tp = 1; tp <= 4; tp *= 2)
+    for (int64_t pp = 1; pp <= 4; pp++)
+      for (int tied = 0; tied < 2; tied++) {
+        const struct run_config c = {.layers = 4, .heads = 4, .hidden = 8, .positions = 5, .vocab = 11, .tied = tied, .unused = true,
+                                     .tp = tp, .pp = pp, .chunks = 1, .stages = "even"};
+        check_layout(&c);
+      }
+}
+
+/* Elements of the buckets that have a part of row 0, which must have no other's. */
+static int wte_buckets(const struct flat *f, int64_t *sizes)
+{
+  int n = 0;
+  for (int b = 0; b < f->n_buckets; b++) {
+    const struct flat_bucket *k = &f->buckets[b];
+    if (k->first_row == 0) {
+      CHECK(k->rows == 1);
+      sizes[n++] = k->count;
+    }
+  }
+  return n;
+}
+
+static void a_tied_embedding_is_cut_alike_on_both_stages_and_apart(void)
+{
+  const struct run_config c = {.layers = 4, .heads = 2, .hidden = 6, .positions = 5, .vocab = 11, .tied = true, .tp = 2, .pp = 2,
+                               .chunks = 1, .stages = "even"};
+  struct param_table *t = NULL;
+  if (!CHECK_OK(params_create(&c, &t))) return;
+  for (int64_t bucket = 0; bucket < 60; bucket++) {
+    struct flat *f[2] = {NULL, NULL};
+    int64_t sizes[2][64];
+    int n[2];
+    for (int stage = 0; stage < 2; stage++) {
+      struct params_place place;
+      CHECK_OK(params_place_of(&c, stage, 1, &place));
+      if (!CHECK_OK(flat_create(t, &place, 4, 1, bucket, &f[stage]))) return;
+      CHECK(f[stage]->offset[0] == 0 && f[stage]->length[0] == 36); /* 6 of 12 rows: 11 and one of padding */
+      n[stage] = wte_buckets(f[stage], sizes[stage]);
+    }
+    CHECK(n[0] == n[1] && n[0] == (bucket == 0 ? 1 : (36 + bucket - 1) / bucket));
+    CHECK_SAME_BITS(sizes[0], sizes[1], (size_t)n[0] * sizeof(int64_t));
+    for (int stage = 0; stage < 2; stage++) flat_destroy(f[stage]);
+  }
+  params_destroy(t);
+}
+
 static void a_row_that_fits_exactly_is_taken_and_one_element_more_is_not(void)
 {
   struct param_table *t = table(true, false, 0);
   struct flat *f = NULL;
   if (t == NULL) return;
   /* the last rows: ln_f.bias 6, ln_f.weight 6, mlp.c_proj.bias 6, mlp.c_proj.weight 144 */
-  if (!CHECK_OK(flat_create(t, 4, 1, 18 + 144, &f))) return;
+  if (!CHECK_OK(flat_create(t, &params_place_alone, 4, 1, 18 + 144, &f))) return;
   CHECK(f->buckets[0].rows == 4 && f->buckets[0].first == f->offset[t->n - 4]);
   flat_destroy(f);
-  if (!CHECK_OK(flat_create(t, 4, 1, 18 + 143, &f))) return;
+  if (!CHECK_OK(flat_create(t, &params_place_alone, 4, 1, 18 + 143, &f))) return;
   CHECK(f->buckets[0].rows == 3 && f->buckets[0].first == f->offset[t->n - 3]);
   CHECK(f->buckets[1].first_row <= t->n - 4 && f->buckets[1].first + f->buckets[1].count == f->offset[t->n - 3]);
   flat_destroy(f);
@@ -100,7 +173,7 @@ static void a_row_larger_than_a_bucket_is_cut_into_whole_buckets(void)
 {
   struct param_table *t = table(true, false, 0);
   struct flat *f = NULL;
-  if (t == NULL || !CHECK_OK(flat_create(t, 1, 1, 50, &f))) return;
+  if (t == NULL || !CHECK_OK(flat_create(t, &params_place_alone, 1, 1, 50, &f))) return;
   const int row = t->n - 4; /* 144 = 50 + 50 + 44, then mlp.c_fc.bias of 24 does not fit in the 6 left */
   const int64_t end = f->offset[row] + f->length[row];
   CHECK(f->buckets[1].first == end - 50 && f->buckets[1].count == 50 && f->buckets[1].rows == 1);
@@ -115,11 +188,11 @@ static void bad_arguments_and_failed_allocations_leave_nothing(void)
   struct param_table *t = table(true, false, 0);
   struct flat *f = NULL;
   if (t == NULL) return;
-  CHECK_ERR(flat_create(t, 0, 1, 0, &f), ERR_ARG);
-  CHECK_ERR(flat_create(t, 1, 1, -1, &f), ERR_ARG);
-  for (long n = 1; n <= 4; n++) {
+  CHECK_ERR(flat_create(t, &params_place_alone, 0, 1, 0, &f), ERR_ARG);
+  CHECK_ERR(flat_create(t, &params_place_alone, 1, 1, -1, &f), ERR_ARG);
+  for (long n = 1; n <= 3; n++) {
     check_fail_allocation(n);
-    CHECK_ERR(flat_create(t, 1, 1, 0, &f), ERR_MEMORY);
+    CHECK_ERR(flat_create(t, &params_place_alone, 1, 1, 0, &f), ERR_MEMORY);
     CHECK(check_allocation_failed() && f == NULL);
   }
   check_fail_allocation(0);
@@ -132,6 +205,8 @@ int main(void)
   static const struct test tests[] = {
     TEST(rows_stand_in_order_aligned_and_apart),
     TEST(buckets_tile_the_buffer_around_every_parameter_size),
+    TEST(buckets_tile_the_parts_of_every_rank),
+    TEST(a_tied_embedding_is_cut_alike_on_both_stages_and_apart),
     TEST(a_row_that_fits_exactly_is_taken_and_one_element_more_is_not),
     TEST(a_row_larger_than_a_bucket_is_cut_into_whole_buckets),
     TEST(bad_arguments_and_failed_allocations_leave_nothing),

@@ -103,7 +103,7 @@ static void append_all(struct param_table *t, const struct run_config *c)
   if (c->unused) {
     struct param *row = &t->rows[t->n++];
     *row = (struct param){.name = "extra.unused", .rank = 1, .rows = 1, .cols = UNUSED_COUNT, .init = PARAM_BIAS,
-                          .blocks = 1, .pad = 1, .stage = PARAM_LAST, .layer = -1, .unused = true, .shared_with = -1};
+                          .blocks = 1, .pad = 1, .stage = PARAM_FIRST, .layer = -1, .unused = true, .shared_with = -1};
   }
 }
 

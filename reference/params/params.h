@@ -9,7 +9,7 @@
 #ifndef PARAMS_PARAMS_H
 #define PARAMS_PARAMS_H
 
-#include "base/config.h"
+#include "base/partition.h"
 
 enum param_init { PARAM_NORMAL, PARAM_NORMAL_RESIDUAL, PARAM_BIAS, PARAM_GAIN };
 enum param_cut { PARAM_WHOLE, PARAM_CUT_ROWS, PARAM_CUT_COLS };
@@ -49,27 +49,77 @@ int64_t params_count(const struct param_table *t); /* elements, shared storage o
 void params_initial(const struct param_table *t, int i, uint64_t seed, bool revealing, enum dtype as, enum dtype type,
                     int64_t first, int64_t n, void *out);
 
+/* --- what a rank holds ----------------------------------------------------------
+ *
+ * The table above is the same on every rank and whole: logical rows, global shapes.  A rank
+ * has of each row what its place says, the *part*:
+ *
+ *   stage    rows of blocks: the pipeline rank whose virtual stage has the layer; embeddings
+ *            and extra.unused: the first virtual stage's; final norm and head: the last one's;
+ *            a tied wte: both, each with a copy
+ *   cut      in columns: of each of the row's blocks an equal share, side by side (QKV: the
+ *            rank's heads of q, of k, of v); in rows: an equal share of consecutive rows.  A
+ *            row with `pad` is filled with zero rows until it can be cut.  Others are whole on every
+ *            tensor rank
+ */
+struct params_place {
+  int tp, tp_rank, pp, pp_rank;
+  struct partition partition; /* pp = 1: not read */
+};
+
+/* Rank (pp_rank, tp_rank) of a finished config. */
+enum err params_place_of(const struct run_config *c, int pp_rank, int tp_rank, struct params_place *out);
+extern const struct params_place params_place_alone; /* one rank: all of every row */
+
+/* Shape of the part of row i, zero rows of padding included.  0 x 0: this rank has none of it. */
+struct param_part { int64_t rows, cols; };
+void params_part(const struct param_table *t, int i, const struct params_place *place, struct param_part *out);
+bool params_here(const struct param_table *t, int i, const struct params_place *place);
+
+/* Between all of row i, `full` [rows, cols], and its part, `local`, both dense, of any type.
+ * take writes the whole part, padding as zero; put writes the elements of `full` that are in the
+ * part and no other.  Nothing where the row is not here. */
+void params_take(const struct param_table *t, int i, const struct params_place *place, enum dtype type, const void *full, void *local);
+void params_put(const struct param_table *t, int i, const struct params_place *place, enum dtype type, const void *local, void *full);
+
+/* As params_initial, elements [first, first + n) of the part. */
+void params_initial_piece(const struct param_table *t, int i, const struct params_place *place, uint64_t seed, bool revealing,
+                          enum dtype as, enum dtype type, int64_t first, int64_t n, void *out);
+/* The whole part. */
+void params_initial_part(const struct param_table *t, int i, const struct params_place *place, uint64_t seed, bool revealing,
+                         enum dtype as, enum dtype type, void *out);
+
+/* True on exactly those ranks whose part of row i is to be summed into the global norm so that each element counts
+ * once: of a cut row every tensor rank, of a whole one the first, of a tied wte the first stage.
+ * Never of rows that share another's storage or take no update. */
+bool params_counts(const struct param_table *t, int i, const struct params_place *place);
+
 /* x, rounded to `as`, stored as element i of an array of `type`; both float64 or float32. */
 void params_store(void *at, enum dtype type, enum dtype as, int64_t i, double x);
 
-/* Flat layout: every storage-owning row at an offset of one flat buffer, each padded to
- * `align` elements, the whole to a multiple of `shards`; and its division into
+/* Flat layout: the part of every storage-owning row at an offset of one flat buffer, each padded
+ * to `align` elements, the whole to a multiple of `shards`; and its division into
  * consecutive buckets in the order in which backward finishes (last row first). */
 struct flat_bucket {
   int64_t first, count; /* elements of the flat buffer, padding included                                       */
-  int first_row, rows;  /* of the table: [first_row, first_row + rows); rows among them that share storage have none here */
+  int first_row, rows;  /* of the table: [first_row, first_row + rows); rows among them that share storage or are
+                           not on this rank have none here */
 };
 struct flat {
   int64_t count;            /* elements, padding included          */
-  int64_t *offset, *length; /* by row; shared rows have their owner's; frozen and unused rows have a place too */
+  int64_t *offset, *length; /* by row; shared rows have their owner's; frozen and unused rows have a place too; rows that
+                               are not here have length 0 and an offset inside the buffer or at its end */
+  int64_t *rows, *cols;     /* by row: the shape of its part        */
   int n_buckets;
   struct flat_bucket *buckets; /* in order of readiness; bounds at row borders unless a row is larger than a bucket */
 };
 /* bucket: elements (padding not counted), 0 = one bucket.  A row that does not fit in what
  * is left of a bucket starts the next; one that fits exactly is taken.  A row larger than
  * a bucket is cut from its end into whole buckets; what remains starts a bucket that takes
- * further rows.  The buckets tile [0, count).  Fails: ERR_ARG, ERR_MEMORY. */
-enum err flat_create(const struct param_table *t, int64_t align, int64_t shards, int64_t bucket, struct flat **out);
+ * further rows.  A wte with a copy on another stage has buckets of its own, so that both
+ * copies are cut and reduced alike.  The buckets tile [0, count).  Fails: ERR_ARG, ERR_MEMORY. */
+enum err flat_create(const struct param_table *t, const struct params_place *place, int64_t align, int64_t shards, int64_t bucket,
+                     struct flat **out);
 void flat_destroy(struct flat *f);
 
 #endif

@@ -12,6 +12,7 @@ static const char prefix[] = "transformer.";
 
 static struct tensor row_of(const struct param_table *t, const struct flat *f, int i, enum dtype type, const void *host)
 {
+  BUG_IF(f->rows[i] != t->rows[i].rows || f->cols[i] != t->rows[i].cols); /* a file has whole rows */
   char *at = (char *)(uintptr_t)host + (size_t)f->offset[i] * dtype_bytes(type);
   return tensor_at(at, type, t->rows[i].rows, t->rows[i].cols);
 }

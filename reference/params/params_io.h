@@ -1,6 +1,6 @@
 /* params_io.h - canonical weights in a file: safetensors with Hugging Face GPT-2 names.
  *
- * The host array is a flat buffer in the layout of `f`, of elements of `type`.  Rows that
+ * The host array is a flat buffer in the layout of `f`, which has all of every row, of elements of `type`.  Rows that
  * share storage stand in the file once, under their owner's name.
  */
 #ifndef PARAMS_PARAMS_IO_H

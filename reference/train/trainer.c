@@ -137,7 +137,7 @@ static enum err create_alone(struct trainer *t)
     FAIL(ERR_UNAVAILABLE, "tp, pp, tp_sums, compute: this trainer has 1, 1, 1 and real");
   TRY(mesh_create(run, comm_rank(t->world), comm_size(t->world), &t->mesh));
   TRY(params_create(run, &t->table));
-  TRY(flat_create(t->table, 256 / (int64_t)dtype_bytes((enum dtype)run->precision), run->dp, run->bucket, &t->flat));
+  TRY(flat_create(t->table, &params_place_alone, 256 / (int64_t)dtype_bytes((enum dtype)run->precision), run->dp, run->bucket, &t->flat));
   if (!run->batch_file[0]) TRY(corpus_open(run, &t->corpus));
   TRY(data_plan_create(run, t->corpus, &t->plan));
   TRY(create_micro(t));

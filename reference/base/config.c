@@ -3,6 +3,7 @@
 
 #include "base/fault.h"
 #include "base/nearest.h"
+#include "base/partition.h"
 #include "base/yaml.h"
 
 #include <errno.h>
@@ -249,6 +250,8 @@ static enum err finish_pipeline(const struct run_config *c)
     FAIL(ERR_CONFIG, "pp: %" PRId64 " ranks with chunks = %" PRId64 " are more stages than layers = %" PRId64 "; valid: %d..%" PRId64,
          c->pp, c->chunks, c->layers, c->schedule == SCHEDULE_INTERLEAVED ? 2 : 1, most);
   }
+  struct partition stages;
+  TRY(partition_make(c, &stages));
   if (c->pp > 1 && c->reused != 0)
     FAIL(ERR_CONFIG, "reused: %" PRId64 " blocks would share parameters across the ranks of pp = %" PRId64 "; valid: 0", c->reused, c->pp);
   /* Their backward passes of one micro-batch do not follow each other, so none ends with all gradients. */

@@ -172,6 +172,8 @@ static void contradictions_name_the_nearest_valid_values(void)
     {"schedule=interleaved pp=4 chunks=2 global_batch=3", "nearest valid: 4", ERR_CONFIG},
     {"schedule=zb-h1 pp=2 reduce_each=microbatch", "reduce_each: microbatch with schedule zb-h1; valid: step", ERR_CONFIG},
     {"schedule=interleaved pp=2 chunks=2 reduce_each=microbatch", "microbatch with schedule interleaved; valid: step", ERR_CONFIG},
+    {"pp=2 stages=3,4", "stages: 3,4 are 7 layers together; valid: 8", ERR_CONFIG},
+    {"pp=2 stages=8", "stages: 8 are 1; valid: pp * chunks = 2 * 1 = 2 of them", ERR_CONFIG},
     {"pp=2 reused=1", "reused: 1 blocks would share parameters across the ranks of pp = 2; valid: 0", ERR_CONFIG},
     {"global_batch=10 dp=2 micro_batch=2", "global_batch: 10 is no multiple of dp * micro_batch = 2 * 2; nearest valid: 8, 12", ERR_CONFIG},
     {"global_batch=3 dp=4", "nearest valid: 4", ERR_CONFIG},
@@ -199,7 +201,7 @@ static void agreeing_settings_finish(void)
   static const char *const good[] = {
     "dp=3 global_batch=9", "replicas=3 micro_batch=2", "heads=16", "sequence=5 documents_each=2", "reused=4",
     "precision=float64 weights_as=float64", "precision=float64", "slow_percent=20 slow_rank=1 dp=2",
-    "tp=12", "pp=8 global_batch=1", "tp=6 sequence_parallel=true", "schedule=interleaved pp=4 chunks=2", "tp_sums=3 replicas=2",
+    "tp=12", "pp=8 global_batch=1", "pp=3 stages=3,3,2", "pp=3 stages=auto", "stages=8", "tp=6 sequence_parallel=true", "schedule=interleaved pp=4 chunks=2", "tp_sums=3 replicas=2",
     "schedule=gpipe pp=3 reduce_each=microbatch", "schedule=zb-h1", "compute=sleep sleep_forward_ms=0.5 pp=4",
     "lr_schedule=cosine lr_warmup=5", "policy=chunked sequence=1", "fault=none", "steps=0", "bucket=0", "device=cuda",
   };

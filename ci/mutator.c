@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 struct mutant {
   int file;
@@ -207,14 +208,34 @@ static bool only_checks(const char *at, size_t n)
   const size_t name = open ? (size_t)(open - at) : n;
   if (name == 3 && memcmp(at, "TRY", 3) == 0) return only_checks(open + 1, n - 4);
   for (size_t i = 0; i + 5 <= name; i++)
-    if (memcmp(at + i, "check", 5) == 0 || (i + 6 <= name && memcmp(at + i, "expect", 6) == 0)) return true;
+    if (memcmp(at + i, "check", 5) == 0 || (i + 6 <= name && strncasecmp(at + i, "expect", 6) == 0)) return true;
   return false;
 }
+
+static bool is_one_of(const char *at, size_t n, const char *const *words, size_t count)
+{
+  for (size_t i = 0; i < count; i++)
+    if (strlen(words[i]) == n && memcmp(words[i], at, n) == 0) return true;
+  return false;
+}
+#define IS_ONE_OF(at, n, words) is_one_of(at, n, words, sizeof(words) / sizeof *(words))
 
 /* Both orders of its first two arguments mean the same. */
 static bool commutes(const char *at, size_t n)
 {
-  return n == 6 && (memcmp(at, "calloc", 6) == 0 || memcmp(at, "memcmp", 6) == 0 || memcmp(at, "strcmp", 6) == 0);
+  static const char *const words[] = {"calloc", "memcmp", "strcmp", "OP_EXPECT"};
+  return IS_ONE_OF(at, n, words);
+}
+
+/* Writes the same again when it is done twice. */
+static bool idempotent(const char *at, size_t n)
+{
+  static const char *const words[] = {"op_copy", "op_fill", "op_hash", "atomic_store", "memcpy", "memset", "strcpy", "dev_record", "dev_wait",
+                                      "dev_sync", "dev_sync_stream", "dev_sync_event", "dev_host_touch", "dev_copy_in", "dev_copy_out"};
+  const char *const open = memchr(at, '(', n);
+  const size_t name = open ? (size_t)(open - at) : n;
+  if (name == 3 && memcmp(at, "TRY", 3) == 0) return idempotent(open + 1, n - 4);
+  return IS_ONE_OF(at, name, words);
 }
 
 /* --- whole calls ---------------------------------------------------------------------- */
@@ -234,9 +255,7 @@ static size_t closes(const char *code, size_t n, size_t open)
 static bool keyword(const char *at, size_t n)
 {
   static const char *const words[] = {"if", "for", "while", "switch", "return", "sizeof", "BUG_IF", "FAIL", "FAIL_TO", "free", "else", "do"};
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (strlen(words[i]) == n && memcmp(words[i], at, n) == 0) return true;
-  return false;
+  return IS_ONE_OF(at, n, words);
 }
 
 /* Statements that are one call: dropped, doubled, or exchanged with the next such. */
@@ -260,11 +279,12 @@ static void call_changes(int file, const struct source *s, const char *in)
         char *twice = must(malloc(2 * length + 5));
         const int n = snprintf(twice, 2 * length + 5, "{ %.*s %.*s", (int)length, s->text + i, (int)length, s->text + i);
         twice[n] = '}';
-        if (!only_checks(code + i, length)) add(file, i, to, "double call", twice, (size_t)n + 1);
+        if (!only_checks(code + i, length) && !idempotent(code + i, length)) add(file, i, to, "double call", twice, (size_t)n + 1);
         free(twice);
         size_t between = last_to;
         while (last_to && between < i && isspace((unsigned char)code[between])) between++;
-        if (last_to && between == i) { /* adjacent: exchanged */
+        if (last_to && between == i && !(only_checks(code + last_from, last_to - last_from) && only_checks(code + i, length))) {
+          /* adjacent: exchanged */
           const size_t first = last_to - last_from, gap = i - last_to;
           char *swapped = must(malloc(first + gap + length));
           memcpy(swapped, s->text + i, length);

@@ -328,12 +328,15 @@ static void scratch_is_two_blocks_and_none_for_one_rank(void)
   struct dev_usage usage;
   bench_open(&b, DEV_CPU, 0);
   const struct comm_config config = {.name = "test"};
-  struct comm *c = comm_of(&b, 1000, &config);
-  dev_usage(b.d, &usage);
-  CHECK(usage.now[DEV_COMMUNICATION] == (comm_size(world) == 1 ? 0 : 2048));
-  comm_destroy(c);
-  dev_usage(b.d, &usage);
-  CHECK(usage.now[DEV_COMMUNICATION] == 0);
+  static const struct { size_t asked, each; } sizes[] = {{1000, 1024}, {256, 256}, {257, 512}, {0, 256}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    struct comm *c = comm_of(&b, sizes[i].asked, &config);
+    dev_usage(b.d, &usage);
+    CHECK(usage.now[DEV_COMMUNICATION] == (comm_size(world) == 1 ? 0 : 2 * sizes[i].each));
+    comm_destroy(c);
+    dev_usage(b.d, &usage);
+    CHECK(usage.now[DEV_COMMUNICATION] == 0);
+  }
   bench_close(&b);
 }
 

@@ -67,6 +67,8 @@ static void a_launcher_of_another_mpi_is_named(void)
   for (int i = 0; i < 4; i++) {
     setenv(names[i], "1", 1);
     CHECK_OK(world_check_launcher(1));
+    setenv(names[i], "2", 1);
+    CHECK_ERR(world_check_launcher(1), ERR_INVALID);
     setenv(names[i], "4", 1);
     CHECK_ERR(world_check_launcher(1), ERR_INVALID);
     CHECK_TEXT_HAS(err_text(), "started 4 processes");

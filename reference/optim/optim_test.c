@@ -76,6 +76,12 @@ static double scalar(struct rig *r, struct tensor t)
   return x;
 }
 
+static struct optim_config config_of(const struct rig *r)
+{
+  return (struct optim_config){.run = &r->run, .table = r->table, .flat = r->flat, .place = &params_place_alone, .dev = r->dev,
+                               .compute = r->compute, .weights = r->weights, .gradients = r->gradients};
+}
+
 /* Random weights and gradients of about the same size; unused rows have gradient zero. */
 static bool rig_open(struct rig *r, const struct run_config *c, const struct dev_config *d)
 {
@@ -95,10 +101,11 @@ static bool rig_open(struct rig *r, const struct run_config *c, const struct dev
       r->w[r->flat->offset[i] + k] = (float)rng_normal(key, (uint64_t)(2 * k));
       r->g[r->flat->offset[i] + k] = r->table->rows[i].unused ? 0.0 : (float)rng_normal(key, (uint64_t)(2 * k + 1));
     }
-  return CHECK_OK(dev_alloc(r->dev, r->bytes, DEV_PARAMETERS, "weights", &r->weights)) &&
-         CHECK_OK(dev_alloc(r->dev, r->bytes, DEV_GRADIENTS, "gradients", &r->gradients)) && put(r, r->weights, r->w) &&
-         put(r, r->gradients, r->g) &&
-         CHECK_OK(optim_create(&r->run, r->table, r->flat, r->dev, r->compute, r->weights, r->gradients, &r->optim));
+  if (!CHECK_OK(dev_alloc(r->dev, r->bytes, DEV_PARAMETERS, "weights", &r->weights)) ||
+      !CHECK_OK(dev_alloc(r->dev, r->bytes, DEV_GRADIENTS, "gradients", &r->gradients)))
+    return false;
+  const struct optim_config config = config_of(r);
+  return put(r, r->weights, r->w) && put(r, r->gradients, r->g) && CHECK_OK(optim_create(&config, &r->optim));
 }
 
 static void rig_close(struct rig *r)
@@ -286,7 +293,9 @@ static void frozen_and_unused_parameters_keep_their_bits(void)
   CHECK(params_create(&c, &r.table) == ERR_OK && flat_create(r.table, &params_place_alone, 1, 1, 0, &r.flat) == ERR_OK);
   CHECK_OK(dev_open(&cpu, &r.dev));
   CHECK_OK(dev_stream_open(r.dev, "compute", DEV_COMPUTE, &r.compute));
-  CHECK_ERR(optim_create(&c, r.table, r.flat, r.dev, r.compute, NULL, NULL, &r.optim), ERR_CONFIG);
+  r.run = c;
+  const struct optim_config config = config_of(&r);
+  CHECK_ERR(optim_create(&config, &r.optim), ERR_CONFIG);
   CHECK_TEXT_HAS(err_text(), "frozen: 'e'");
   CHECK(r.optim == NULL);
   rig_close(&r);
@@ -416,6 +425,7 @@ static void create_survives_every_failed_allocation(void)
   struct run_config c = settings(DTYPE_F32);
   struct rig r;
   if (rig_open(&r, &c, &cpu)) {
+    const struct optim_config config = config_of(&r);
     struct dev_usage before, after;
     dev_usage(r.dev, &before);
     int failures = 0;
@@ -423,7 +433,7 @@ static void create_survives_every_failed_allocation(void)
     for (long n = 1; n < 200 && !done; n++) {
       struct optim *o = NULL;
       check_fail_allocation(n);
-      const enum err e = optim_create(&r.run, r.table, r.flat, r.dev, r.compute, r.weights, r.gradients, &o);
+      const enum err e = optim_create(&config, &o);
       done = !check_allocation_failed();
       check_fail_allocation(0);
       CHECK(done ? e == ERR_OK && o != NULL : e == ERR_MEMORY && o == NULL);

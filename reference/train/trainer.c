@@ -175,7 +175,9 @@ static enum err create_training(struct trainer *t)
                                       .weights = t->weights, .gradients = t->gradients, .step = t->at.step};
   TRY(model_create(&config, &t->model));
   TRY(ddp_create(&t->run, t->table, t->flat, t->dp, t->compute, t->gradients, &t->ddp));
-  TRY(optim_create(&t->run, t->table, t->flat, t->dev, t->compute, t->weights, t->gradients, &t->optim));
+  const struct optim_config update = {.run = &t->run, .table = t->table, .flat = t->flat, .place = &params_place_alone, .dev = t->dev,
+                                      .compute = t->compute, .weights = t->weights, .gradients = t->gradients};
+  TRY(optim_create(&update, &t->optim));
   const int64_t layers = t->run.layers + 4;
   TRY(dev_trace(t->dev, t->n_micro * layers * INTERVALS_A_LAYER + t->table->n * 8 + t->flat->n_buckets * 16 + INTERVALS_A_STEP));
   return ERR_OK;

@@ -52,7 +52,7 @@ enum err model_dropout(const struct model *m, const struct model_input *in, int 
 {
   const struct run_config *run = m->config.run;
   const struct rng_key key = {(uint64_t)run->seed, RNG_DROPOUT + (uint32_t)(layer + 1) * 4 + (uint32_t)site, 0};
-  return op_dropout(m->config.compute, y, x, run->dropout, key, &m->config.step, &in->samples, run->positions);
+  return op_dropout(m->config.compute, y, x, run->dropout, key, &m->config.step, &in->samples, run->positions, m->T, 0);
 }
 
 /* --- create ------------------------------------------------------------------------ */
@@ -135,7 +135,8 @@ static enum err embedding_forward(struct model *m, const struct model_input *in)
   const struct tensor wte = model_weight(m, 0), wpe = model_weight(m, 1), *x = &m->memory.embedding;
   m->memory.now = ACTION_EMBEDDING;
   TRY(region_begin(s, &m->memory, &m->memory.embedding_region));
-  TRY(op_embedding_fwd(s, x, &wte, &wpe, &in->tokens, &in->positions));
+  TRY(op_embedding_fwd(s, x, &wte, &in->tokens, 0, m->config.run->vocab));
+  TRY(op_position_fwd(s, x, &wpe, &in->positions, 0));
   return m->drop ? model_dropout(m, in, -1, MODEL_SITE_EMBEDDING, x, x) : ERR_OK;
 }
 
@@ -197,7 +198,7 @@ static enum err head_backward(struct model *m, const struct model_input *in, con
   const struct tensor d_head = m->tied ? head_accumulator(m) : model_gradient(m, m->head_row);
   m->memory.now = action_head_backward(a->layers);
   TRY(region_begin(s, &m->memory, &a->stream_region));
-  TRY(op_cross_entropy_bwd(s, &a->logits, &a->logits, &a->lse, &in->targets, scale));
+  TRY(op_cross_entropy_bwd(s, &a->logits, &a->logits, &a->lse, &in->targets, scale, 0, a->logits.cols));
   if (!frozen(m, m->head_row)) TRY(op_linear_bwd_w(s, &d_head, NULL, &a->logits, &a->normed, true));
   if (!m->tied) model_tell(m, m->head_row);
   TRY(op_linear_bwd_x(s, d, &a->logits, &head, true));
@@ -215,8 +216,8 @@ static enum err embedding_backward(struct model *m, const struct model_input *in
   const struct tensor *d = &m->memory.d_stream, d_wte = model_gradient(m, 0), d_wpe = model_gradient(m, 1);
   m->memory.now = action_embedding_backward(m->memory.layers);
   if (m->drop) TRY(model_dropout(m, in, -1, MODEL_SITE_EMBEDDING, d, d));
-  if (!frozen(m, 0) || !frozen(m, 1))
-    TRY(op_embedding_bwd_w(s, frozen(m, 0) ? NULL : &d_wte, frozen(m, 1) ? NULL : &d_wpe, d, &in->tokens, &in->positions));
+  if (!frozen(m, 0)) TRY(op_embedding_bwd_w(s, &d_wte, d, &in->tokens, 0, m->config.run->vocab));
+  if (!frozen(m, 1)) TRY(op_position_bwd_w(s, &d_wpe, d, &in->positions, 0));
   model_tell(m, 1);
   return region_end(s, &m->memory, &m->memory.stream_region);
 }

@@ -155,7 +155,7 @@ static void each_site_draws_its_own_mask(void)
     CHECK_OK(op_fill(r.compute, &ones, 1.0));
     for (int i = 0; i < SITES; i++) CHECK_OK(model_dropout(r.model, &r.in[1], sites[i].layer, sites[i].site, &mask[i], &ones));
     const struct rng_key key = {(uint64_t)c.seed, RNG_DROPOUT, 0};
-    CHECK_OK(op_dropout(r.compute, &mask[SITES], &ones, 0.5, key, &r.step, &r.in[1].samples, c.positions));
+    CHECK_OK(op_dropout(r.compute, &mask[SITES], &ones, 0.5, key, &r.step, &r.in[1].samples, c.positions, T, 0));
     CHECK_OK(dev_sync(r.dev));
     CHECK_SAME_BITS(mask[0].at, mask[SITES].at, COUNT * sizeof(double));
     for (int i = 0; i < SITES; i++)

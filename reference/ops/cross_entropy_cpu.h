@@ -38,6 +38,45 @@ static enum err OP(op_cross_entropy_fwd)(void *args)
   return ERR_OK;
 }
 
+static enum err OP(op_cross_entropy_max)(void *args)
+{
+  const struct cross_entropy_args *a = args;
+#pragma omp parallel for schedule(static) if (tensor_count(&a->logits) >= PARALLEL_FROM)
+  for (int64_t n = 0; n < a->logits.rows; n++) {
+    const REAL *x = (const REAL *)tensor_row(&a->logits, n);
+    *(double *)tensor_row(&a->max, n) = a->valid > 0 ? (double)OP(largest)(x, a->valid) : -INFINITY;
+  }
+  return ERR_OK;
+}
+
+static enum err OP(op_cross_entropy_sums)(void *args)
+{
+  const struct cross_entropy_args *a = args;
+#pragma omp parallel for schedule(static) if (tensor_count(&a->logits) >= PARALLEL_FROM)
+  for (int64_t n = 0; n < a->logits.rows; n++) {
+    const REAL *x = (const REAL *)tensor_row(&a->logits, n);
+    const int64_t k = target_column(a, n);
+    double *sums = (double *)tensor_row(&a->sums, n);
+    sums[0] = OP(sum_exp)(x, (REAL) * (const double *)tensor_row(&a->max, n), a->valid);
+    sums[1] = k < 0 ? 0.0 : (double)x[k];
+  }
+  return ERR_OK;
+}
+
+/* The same for every type but for the rounding of lse, from the same sums as op_cross_entropy_fwd. */
+static enum err OP(op_cross_entropy_join)(void *args)
+{
+  const struct cross_entropy_args *a = args;
+  TRY(expect_targets(&a->targets, a->vocab));
+  for (int64_t n = 0; n < a->lse.rows; n++) {
+    const double m = *(const double *)tensor_row(&a->max, n), *sums = (const double *)tensor_row(&a->sums, n);
+    const double log_sum = log(sums[0]);
+    *(REAL *)tensor_row(&a->lse, n) = (REAL)(m + log_sum);
+    *(double *)tensor_row(&a->losses, n) = op_token(&a->targets, n) < 0 ? 0.0 : log_sum + (m - sums[1]);
+  }
+  return ERR_OK;
+}
+
 CLONES static void OP(softmax_times)(REAL *dx, const REAL *x, REAL lse, REAL scale, int64_t V)
 {
   SIMD for (int64_t v = 0; v < V; v++) dx[v] = OP(exp)(x[v] - lse) * scale;
@@ -48,19 +87,16 @@ static enum err OP(op_cross_entropy_bwd)(void *args)
   const struct cross_entropy_args *a = args;
   const int64_t V = a->logits.cols;
   const REAL scale = (REAL) * (const double *)a->scale.at;
-  TRY(expect_targets(&a->targets, V));
+  TRY(expect_targets(&a->targets, (int64_t)INT32_MAX + 1));
 #pragma omp parallel for schedule(static) if (tensor_count(&a->logits) >= PARALLEL_FROM)
   for (int64_t n = 0; n < a->logits.rows; n++) {
     const REAL *x = (const REAL *)tensor_row(&a->logits, n), lse = *(const REAL *)tensor_row(&a->lse, n);
     REAL *dx = (REAL *)tensor_row(&a->dlogits, n);
-    const int32_t k = op_token(&a->targets, n);
-    if (k < 0) {
-      memset(dx, 0, (size_t)V * sizeof(REAL));
-      continue;
-    }
-    const REAL at_target = (OP(exp)(x[k] - lse) - 1) * scale; /* before dx, which may be x */
-    OP(softmax_times)(dx, x, lse, scale, V);
-    dx[k] = at_target;
+    const int64_t k = target_column(a, n), valid = op_token(&a->targets, n) < 0 ? 0 : a->valid;
+    const REAL at_target = k < 0 ? 0 : (OP(exp)(x[k] - lse) - 1) * scale; /* before dx, which may be x */
+    OP(softmax_times)(dx, x, lse, scale, valid);
+    if (k >= 0) dx[k] = at_target;
+    memset(dx + valid, 0, (size_t)(V - valid) * sizeof(REAL));
   }
   return ERR_OK;
 }

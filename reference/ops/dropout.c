@@ -1,6 +1,6 @@
 /* dropout.c - y = x * keep / (1 - p), keep drawn by counter.  Srivastava et al. 2014, inverted form.
  *
- *   x, y [B * T, C]   samples i32 [B, 1]   step i32 [1, 1]
+ *   x, y [n, C], the rows row0.. of B * T   samples i32 [B, 1]   step i32 [1, 1]
  *
  * Element (b, t, c) is kept when word ((samples[b] * positions_max + t) * C + c) of the key with
  * this step is at least p * 2^32, so the mask is that of the global token whatever the cut.  The
@@ -12,7 +12,7 @@
 struct dropout_args {
   struct tensor y, x, step, samples;
   struct rng_key key;
-  int64_t T, positions_max;
+  int64_t T, row0, positions_max;
   uint32_t threshold;
   double scale;
 };
@@ -57,22 +57,25 @@ CLONES static void draw_blocks(struct rng_key key, uint64_t first, int64_t n, ui
 OP_KERNELS(op_dropout);
 
 enum err op_dropout(struct dev_stream *s, const struct tensor *y, const struct tensor *x, double p, struct rng_key key,
-                    const struct tensor *step, const struct tensor *samples, int64_t positions_max)
+                    const struct tensor *step, const struct tensor *samples, int64_t positions_max, int64_t sequence,
+                    int64_t row0)
 {
   TRY(op_expect_real("x", x));
   TRY(OP_EXPECT({"y", y, x->type, x->rows, x->cols}, {"step", step, DTYPE_I32, 1, 1},
                 {"samples", samples, DTYPE_I32, -1, 1}));
   if (!(p >= 0 && p < 1)) FAIL(ERR_ARG, "dropout probability %.17g, expected 0 <= p < 1", p);
-  const int64_t B = samples->rows;
-  if (B < 1 || x->rows % B != 0) FAIL(ERR_ARG, "x has %" PRId64 " rows for %" PRId64 " samples", x->rows, B);
-  if (x->rows / B > positions_max)
-    FAIL(ERR_ARG, "%" PRId64 " positions a sample, at most %" PRId64 " are allowed", x->rows / B, positions_max);
+  if (sequence < 1 || sequence > positions_max)
+    FAIL(ERR_ARG, "%" PRId64 " positions a sample, expected 1..%" PRId64, sequence, positions_max);
+  if (row0 < 0 || row0 > samples->rows * sequence - x->rows)
+    FAIL(ERR_ARG, "x has the rows from %" PRId64 ", %" PRId64 " of them; %" PRId64 " samples have %" PRId64, row0,
+         x->rows, samples->rows, samples->rows * sequence);
   const struct dropout_args args = {.y = *y,
                                     .x = *x,
                                     .step = *step,
                                     .samples = *samples,
                                     .key = key,
-                                    .T = x->rows / B,
+                                    .T = sequence,
+                                    .row0 = row0,
                                     .positions_max = positions_max,
                                     .threshold = (uint32_t)(p * 0x1p32),
                                     .scale = 1 / (1 - p)};

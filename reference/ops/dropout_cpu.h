@@ -15,8 +15,8 @@ static enum err OP(op_dropout)(void *args)
   const int64_t C = d->x.cols;
 #pragma omp parallel for schedule(static) if (tensor_count(&d->x) >= PARALLEL_FROM)
   for (int64_t n = 0; n < d->x.rows; n++) {
-    const int64_t sample = *(const int32_t *)tensor_row(&d->samples, n / d->T);
-    const uint64_t row = (uint64_t)(sample * d->positions_max + n % d->T) * (uint64_t)C;
+    const int64_t global = d->row0 + n, sample = *(const int32_t *)tensor_row(&d->samples, global / d->T);
+    const uint64_t row = (uint64_t)(sample * d->positions_max + global % d->T) * (uint64_t)C;
     REAL *y = (REAL *)tensor_row(&d->y, n);
     const REAL *x = (const REAL *)tensor_row(&d->x, n);
     for (int64_t c = 0; c < C; c += PIECE) {

@@ -1,4 +1,4 @@
-/* dropout_test.c - the contract of dropout: the mask is that of the global token. */
+/* dropout_test.c - the contract of dropout: the mask is that of the global token, whatever the cut. */
 #include "ops/op_trial.h"
 
 enum { POSITIONS_MAX = 50 };
@@ -6,19 +6,23 @@ static const struct rng_key key = {0x123456789abcdefu, RNG_DROPOUT + 9, 77}; /* 
 
 static enum err call(struct dev_stream *s, const struct tensor *t, const struct trial *x)
 {
-  return op_dropout(s, &t[0], &t[1], x->number / 100.0, key, &t[2], &t[3], POSITIONS_MAX);
+  return op_dropout(s, &t[0], &t[1], x->number % 100 / 100.0, key, &t[2], &t[3], POSITIONS_MAX, x->number / 100,
+                    x->first);
 }
-static struct trial drop(int percent, int64_t B, int64_t T, int64_t C)
+/* n rows from row0 on of B sequences of T. */
+static struct trial drop_rows(int percent, int64_t B, int64_t T, int64_t C, int64_t row0, int64_t n)
 {
   return (struct trial){.name = "dropout",
                         .call = call,
-                        .number = percent,
+                        .number = percent + 100 * (int)T,
+                        .first = row0,
                         .n = 4,
-                        .operand = {{"y", TRIAL_OUT, TRIAL_REAL, B * T, C},
-                                    {"x", TRIAL_IN, TRIAL_REAL, B * T, C},
+                        .operand = {{"y", TRIAL_OUT, TRIAL_REAL, n, C},
+                                    {"x", TRIAL_IN, TRIAL_REAL, n, C},
                                     {"step", TRIAL_IN, DTYPE_I32, 1, 1},
-                                    {"samples", TRIAL_IN, DTYPE_I32, B, 1}}};
+                                    {"samples", TRIAL_IN, DTYPE_I32, B, 1, NULL, .any_rows = true}}};
 }
+static struct trial drop(int percent, int64_t B, int64_t T, int64_t C) { return drop_rows(percent, B, T, C, 0, B * T); }
 
 static const int64_t sizes[][3] = {{1, 1, 1}, {1, 3, 3}, {3, 1, 17}, {2, 17, 33}, {1, 33, 600}, {3, 7, 1029}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -26,8 +30,11 @@ enum { SIZES = sizeof sizes / sizeof *sizes };
 static void bits_depend_on_the_inputs_alone(void)
 {
   for (int i = 0; i < SIZES; i++) {
-    const struct trial x = drop(30, sizes[i][0], sizes[i][1], sizes[i][2]);
+    const int64_t N = sizes[i][0] * sizes[i][1];
+    const struct trial x = drop(30, sizes[i][0], sizes[i][1], sizes[i][2]),
+                       last = drop_rows(30, sizes[i][0], sizes[i][1], sizes[i][2], N / 2, N - N / 2);
     trial_same_bits(&x);
+    trial_same_bits(&last);
   }
 }
 static void what_it_touches_is_declared(void)
@@ -44,13 +51,21 @@ static void wrong_shapes_are_refused(void)
   float room[4] = {0};
   int32_t one[1] = {0};
   const struct tensor t = tensor_at(room, DTYPE_F32, 4, 1), step = tensor_at(one, DTYPE_I32, 1, 1);
-  CHECK_ERR(op_dropout(g.compute, &t, &t, 1.0, key, &step, &step, 9), ERR_ARG);
-  CHECK_ERR(op_dropout(g.compute, &t, &t, -0.1, key, &step, &step, 9), ERR_ARG);
-  CHECK_ERR(op_dropout(g.compute, &t, &t, NAN, key, &step, &step, 9), ERR_ARG);
-  CHECK_ERR(op_dropout(g.compute, &t, &t, 0.1, key, &step, &step, 3), ERR_ARG); /* 4 positions */
-  CHECK_OK(op_dropout(g.compute, &t, &t, 0.1, key, &step, &step, 4));
+  static const struct {
+    double p;
+    int64_t positions_max, sequence, row0;
+    enum err want;
+  } cases[] = {{1.0, 9, 4, 0, ERR_ARG},        {-0.1, 9, 4, 0, ERR_ARG}, {NAN, 9, 4, 0, ERR_ARG},
+               {0.1, 3, 4, 0, ERR_ARG},        {0.1, 4, 4, 0, ERR_OK},   {0.1, 9, 0, 0, ERR_ARG},
+               {0.1, 9, -4, 0, ERR_ARG},       {0.1, 9, 3, 0, ERR_ARG},  {0.1, 9, 5, 0, ERR_OK},
+               {0.1, 9, 5, 1, ERR_OK},         {0.1, 9, 5, 2, ERR_ARG},  {0.1, 9, 5, -1, ERR_ARG},
+               {0.1, 9, 5, INT64_MAX, ERR_ARG}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    CHECK_ERR(op_dropout(g.compute, &t, &t, cases[i].p, key, &step, &step, cases[i].positions_max, cases[i].sequence,
+                         cases[i].row0),
+              cases[i].want);
   const struct tensor none = tensor_at(one, DTYPE_I32, 0, 1);
-  CHECK_ERR(op_dropout(g.compute, &t, &t, 0.1, key, &step, &none, 9), ERR_ARG);
+  CHECK_ERR(op_dropout(g.compute, &t, &t, 0.1, key, &step, &none, 9, 4, 0), ERR_ARG);
   CHECK_OK(dev_sync(g.dev));
   rig_close(&g);
 }
@@ -108,6 +123,31 @@ static void a_cut_of_the_batch_changes_no_mask(void)
   arena_close(&a);
 }
 
+/* Shards of the rows, of every size, also across the ends of sequences, give the rows that the whole gives them. */
+static void a_shard_of_the_rows_changes_no_mask(void)
+{
+  enum { B = 3, T = 5, C = 34, N = B * T };
+  for (int type = 0; type < 2; type++)
+    for (int64_t shard = 1; shard <= N; shard++) {
+      struct arena a;
+      struct tensor whole[TRIAL_OPERANDS];
+      const struct trial all = drop(50, B, T, C);
+      arena_open(&a);
+      trial_tensors(&all, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, whole);
+      const struct tensor y = arena_tensor(&a, whole[0].type, N, C, 3, 0);
+      trial_run(&all, DEV_CPU, 1, whole);
+      for (int64_t row0 = 0; row0 < N; row0 += shard) {
+        const int64_t n = shard < N - row0 ? shard : N - row0;
+        const struct trial part = drop_rows(50, B, T, C, row0, n);
+        const struct tensor t[TRIAL_OPERANDS] = {tensor_part(&y, row0, n, 0, C), tensor_part(&whole[1], row0, n, 0, C),
+                                                 whole[2], whole[3]};
+        trial_run(&part, DEV_CPU, 1, t);
+      }
+      CHECK(same_bits(&y, &whole[0]));
+      arena_close(&a);
+    }
+}
+
 static int64_t kept(int percent, uint64_t seed, uint32_t purpose, int step, int sample, unsigned char mask[20000])
 {
   struct arena a;
@@ -120,7 +160,7 @@ static int64_t kept(int percent, uint64_t seed, uint32_t purpose, int step, int 
   put(&steps, 0, 0, step), put(&samples, 0, 0, sample);
   fill_seeded(&x, 1);
   const struct rng_key k = {seed, purpose, 0};
-  CHECK_OK(op_dropout(g.compute, &y, &x, percent / 100.0, k, &steps, &samples, POSITIONS_MAX));
+  CHECK_OK(op_dropout(g.compute, &y, &x, percent / 100.0, k, &steps, &samples, POSITIONS_MAX, 20, 0));
   CHECK_OK(dev_sync(g.dev));
   int64_t n = 0;
   for (int i = 0; i < 20000; i++) n += mask[i] = get(&y, i / 1000, i % 1000) != 0;
@@ -174,8 +214,9 @@ int main(void)
   static const struct test tests[] = {
       TEST(bits_depend_on_the_inputs_alone),    TEST(what_it_touches_is_declared),
       TEST(wrong_shapes_are_refused),           TEST(an_element_draws_its_own_word),
-      TEST(a_cut_of_the_batch_changes_no_mask), TEST(the_share_kept_is_one_less_p),
-      TEST(each_part_of_the_key_counts),        TEST(y_may_be_x_and_p_0_copies),
+      TEST(a_cut_of_the_batch_changes_no_mask), TEST(a_shard_of_the_rows_changes_no_mask),
+      TEST(the_share_kept_is_one_less_p),       TEST(each_part_of_the_key_counts),
+      TEST(y_may_be_x_and_p_0_copies),
   };
   return test_main("dropout", tests, sizeof tests / sizeof *tests);
 }

@@ -23,6 +23,7 @@ struct linear_args {
 OP_KERNELS(op_linear_fwd);
 OP_KERNELS(op_linear_bwd_x);
 OP_KERNELS(op_linear_bwd_w);
+OP_KERNELS(op_bias_fwd);
 
 static const struct tensor no_tensor;
 
@@ -60,4 +61,12 @@ enum err op_linear_bwd_w(struct dev_stream *s, const struct tensor *dw, const st
   const struct linear_args args = {*dy, *x, *dw, db ? *db : no_tensor, transposed};
   return OP_SUBMIT(s, &op_linear_bwd_w_kernels[dw->type], args, {dw, OP_WRITE}, {db, OP_WRITE}, {dy, OP_READ},
                    {x, OP_READ});
+}
+
+enum err op_bias_fwd(struct dev_stream *s, const struct tensor *y, const struct tensor *b)
+{
+  TRY(op_expect_real("y", y));
+  TRY(op_expect("b", b, y->type, 1, y->cols));
+  const struct linear_args args = {.y = *y, .b = *b};
+  return OP_SUBMIT(s, &op_bias_fwd_kernels[y->type], args, {y, OP_WRITE}, {b, OP_READ});
 }

@@ -5,16 +5,20 @@ CLONES static void OP(add_bias)(REAL *y, const REAL *b, int64_t n)
   SIMD for (int64_t i = 0; i < n; i++) y[i] += b[i];
 }
 
+static enum err OP(op_bias_fwd)(void *args)
+{
+  const struct linear_args *l = args;
+#pragma omp parallel for schedule(static) if (tensor_count(&l->y) >= PARALLEL_FROM)
+  for (int64_t n = 0; n < l->y.rows; n++) OP(add_bias)((REAL *)tensor_row(&l->y, n), l->b.at, l->y.cols);
+  return ERR_OK;
+}
+
 static enum err OP(op_linear_fwd)(void *args)
 {
   const struct linear_args *l = args;
-  REAL *y = l->y.at;
   TRY(OP(matmul)(l->y.rows, l->y.cols, l->x.cols, l->x.at, l->x.stride, false, l->w.at, l->w.stride, l->transposed,
-                 false, y, l->y.stride));
-  if (l->b.at == NULL) return ERR_OK;
-#pragma omp parallel for schedule(static) if (tensor_count(&l->y) >= PARALLEL_FROM)
-  for (int64_t n = 0; n < l->y.rows; n++) OP(add_bias)(y + n * l->y.stride, l->b.at, l->y.cols);
-  return ERR_OK;
+                 false, l->y.at, l->y.stride));
+  return l->b.at == NULL ? ERR_OK : OP(op_bias_fwd)(args);
 }
 
 static enum err OP(op_linear_bwd_x)(void *args)

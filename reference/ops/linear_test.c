@@ -1,4 +1,4 @@
-/* linear_test.c - the contract of linear, with w either way round and with or without a bias. */
+/* linear_test.c - the contract of linear, with w either way round and with or without a bias, and of the bias alone. */
 #include "ops/op_trial.h"
 
 enum { TRANSPOSED = 1, BIAS = 2, FORMS = 4 };
@@ -55,15 +55,30 @@ static struct trial bwd_w(int form, int64_t N, int64_t I, int64_t O)
                                     {"db", TRIAL_INOUT, TRIAL_REAL, 1, O}}};
 }
 
+static enum err call_bias(struct dev_stream *s, const struct tensor *t, const struct trial *x)
+{
+  (void)x;
+  return op_bias_fwd(s, &t[0], &t[1]);
+}
+static struct trial bias(int64_t N, int64_t O)
+{
+  return (struct trial){
+      .name = "bias_fwd",
+      .call = call_bias,
+      .n = 2,
+      .operand = {{"y", TRIAL_INOUT, TRIAL_REAL, N, O, NULL, .any_rows = true}, {"b", TRIAL_IN, TRIAL_REAL, 1, O}}};
+}
+
 static const int64_t sizes[][3] = {{1, 1, 1}, {3, 17, 33}, {17, 33, 3}, {33, 3, 17}, {130, 48, 144}, {40, 7, 1030}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static void each(void (*check)(const struct trial *), int form, int64_t N, int64_t I, int64_t O)
 {
-  const struct trial a = fwd(form, N, I, O), b = bwd_x(form, N, I, O), c = bwd_w(form, N, I, O);
+  const struct trial a = fwd(form, N, I, O), b = bwd_x(form, N, I, O), c = bwd_w(form, N, I, O), d = bias(N, O);
   check(&a);
   check(&b);
   check(&c);
+  if (form == 0) check(&d);
 }
 
 static void bits_depend_on_the_inputs_alone(void)
@@ -160,6 +175,30 @@ static void weight_gradients_are_added_to(void)
   }
 }
 
+/* The product first, the bias after it: to the bit what the layer with its bias gives, and that is y + b. */
+static void a_bias_added_later_is_the_layers_own(void)
+{
+  for (int type = 0; type < 2; type++)
+    for (int i = 0; i < SIZES; i++) {
+      struct arena a;
+      struct tensor whole[TRIAL_OPERANDS], plain[TRIAL_OPERANDS];
+      const struct trial with = fwd(BIAS, sizes[i][0], sizes[i][1], sizes[i][2]),
+                         without = fwd(0, sizes[i][0], sizes[i][1], sizes[i][2]),
+                         later = bias(sizes[i][0], sizes[i][2]);
+      arena_open(&a);
+      trial_tensors(&with, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, whole);
+      trial_tensors(&without, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, plain);
+      const struct tensor sum[TRIAL_OPERANDS] = {plain[0], whole[3]};
+      trial_run(&with, DEV_CPU, 1, whole);
+      trial_run(&without, DEV_CPU, 1, plain);
+      const double y = get(&plain[0], 0, 0), b = get(&whole[3], 0, 0);
+      trial_run(&later, DEV_CPU, 1, sum);
+      CHECK(same_bits(&sum[0], &whole[0]));
+      CHECK_NEAR(get(&sum[0], 0, 0), type ? y + b : (double)((float)y + (float)b), 0);
+      arena_close(&a);
+    }
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -169,6 +208,7 @@ int main(void)
       TEST(a_small_case_by_hand),
       TEST(backward_matches_central_differences),
       TEST(weight_gradients_are_added_to),
+      TEST(a_bias_added_later_is_the_layers_own),
       TEST(fewer_threads_than_asked_for_are_refused),
       TEST(float32_is_as_near_as_its_roundings),
   };

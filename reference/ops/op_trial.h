@@ -61,7 +61,8 @@ struct trial_operand {
 struct trial {
   const char *name;
   enum err (*call)(struct dev_stream *s, const struct tensor *t, const struct trial *trial);
-  int number; /* for call: heads, a flag */
+  int number;    /* for call: heads, a flag, how many columns count */
+  int64_t first; /* for call: where a part begins in the whole      */
   int n;
   struct trial_operand operand[TRIAL_OPERANDS];
 };

@@ -39,11 +39,21 @@ enum err op_linear_bwd_x(struct dev_stream *s, T_ dx, T_ dy, T_ w, bool transpos
 enum err op_linear_bwd_w(struct dev_stream *s, T_ dw, T_ db, T_ dy, T_ x, bool transposed); /* dw, db added to;
                                                                                              * db may be NULL   */
 
-/* y [N, C] = wte[token] + wpe[position].  tokens, positions i32 [B, T].  A token outside
- * 0..V-1 or a position outside wpe is ERR_NUMERIC at the next sync.  bwd: index order
- * over n, no atomics; dwte or dwpe may be NULL. */
-enum err op_embedding_fwd(struct dev_stream *s, T_ y, T_ wte, T_ wpe, T_ tokens, T_ positions);
-enum err op_embedding_bwd_w(struct dev_stream *s, T_ dwte, T_ dwpe, T_ dy, T_ tokens, T_ positions);
+/* y [n, O] += b [1, O]: of a row-cut linear layer, whose bias is added once, after the sum over ranks.  The
+ * same bits as op_linear_fwd with b.  Its backward is db of op_linear_bwd_w. */
+enum err op_bias_fwd(struct dev_stream *s, T_ y, T_ b);
+
+/* y [N, C] = wte[token - first], tokens i32 [B, T]: wte [V, C] has the rows first.. of a table of `vocab` tokens;
+ * a token of another part gives zeros and no gradient, so that the sum over parts is the whole table's.
+ * A token outside 0..vocab-1 is ERR_NUMERIC at the next sync.  bwd: dwte added to, index order over n,
+ * no atomics. */
+enum err op_embedding_fwd(struct dev_stream *s, T_ y, T_ wte, T_ tokens, int64_t first, int64_t vocab);
+enum err op_embedding_bwd_w(struct dev_stream *s, T_ dwte, T_ dy, T_ tokens, int64_t first, int64_t vocab);
+
+/* y [n, C] += wpe[position]: row i of y is row row0 + i of the positions, i32 [B, T].  One outside wpe, in these
+ * rows, is ERR_NUMERIC.  bwd: dwpe added to, index order over n. */
+enum err op_position_fwd(struct dev_stream *s, T_ y, T_ wpe, T_ positions, int64_t row0);
+enum err op_position_bwd_w(struct dev_stream *s, T_ dwpe, T_ dy, T_ positions, int64_t row0);
 
 /* y = (x - mean) * rstd * w + b by row; mean, rstd REAL [N, 1], eps 1e-5 as GPT-2.
  * bwd_x: dx written, may be dy.  bwd_w: dw, db [1, C] added to. */
@@ -62,18 +72,29 @@ enum err op_attention_bwd(struct dev_stream *s, T_ dqkv, T_ d_o, T_ o, T_ lse, T
 enum err op_gelu_fwd(struct dev_stream *s, T_ y, T_ x);
 enum err op_gelu_bwd(struct dev_stream *s, T_ dx, T_ dy, T_ x);
 
-/* y = x * keep / (1 - p); y may be x.  Its own backward.  Element (n, c) draws word
- * (sample[b] * positions_max + t) * cols + c of the key, so a mask depends on nothing but
- * seed, site, step and the global token.  samples i32 [B, 1]; step i32 [1,1] device. */
+/* y = x * keep / (1 - p); y may be x.  Its own backward.  x [n, cols] are the rows row0.. of B sequences of
+ * `sequence` positions; element (b, t, c) draws word (sample[b] * positions_max + t) * cols + c of the key, so a mask
+ * depends on nothing but seed, site, step and the global token.  samples i32 [B, 1]; step i32 [1,1] device. */
 enum err op_dropout(struct dev_stream *s, T_ y, T_ x, double p, struct rng_key key, T_ step, T_ samples,
-                    int64_t positions_max);
+                    int64_t positions_max, int64_t sequence, int64_t row0);
 
 /* Softmax cross-entropy.  logits [N, V]; targets i32 [B, T], -1 ignored, otherwise outside
- * 0..V-1 is ERR_NUMERIC.  fwd: losses f64 [N, 1] (0 where ignored), lse REAL [N, 1].
- * bwd: dlogits = (softmax - onehot) * scale, 0 where ignored; dlogits may be logits;
- * scale f64 [1,1] device (1 / global valid tokens). */
+ * 0..V-1 is ERR_NUMERIC.  losses f64 [N, 1] (0 where ignored), lse REAL [N, 1]. */
 enum err op_cross_entropy_fwd(struct dev_stream *s, T_ losses, T_ lse, T_ logits, T_ targets);
-enum err op_cross_entropy_bwd(struct dev_stream *s, T_ dlogits, T_ logits, T_ lse, T_ targets, T_ scale);
+/* The same with the vocabulary cut in parts: logits has the columns first.. of it, of which `valid` count and the
+ * rest is padding, never read.  Between the three the caller takes the largest `max` over the parts, then adds `sums`.
+ * One part of all columns gives the bits of op_cross_entropy_fwd.
+ *   max   f64 [N, 1], -infinity with no valid column
+ *   sums  f64 [N, 2]: the sum of exp(logit - max); the logit of the target, 0 if it is another part's
+ *   join  targets outside -1..vocab-1 are ERR_NUMERIC */
+enum err op_cross_entropy_max(struct dev_stream *s, T_ max, T_ logits, int64_t valid);
+enum err op_cross_entropy_sums(struct dev_stream *s, T_ sums, T_ logits, T_ max, T_ targets, int64_t first,
+                               int64_t valid);
+enum err op_cross_entropy_join(struct dev_stream *s, T_ losses, T_ lse, T_ max, T_ sums, T_ targets, int64_t vocab);
+/* dlogits = (softmax - onehot) * scale, 0 where ignored and in padding; dlogits may be logits; scale f64 [1,1]
+ * device (1 / global valid tokens).  Targets are as the forward took them: the upper limit is not looked at again. */
+enum err op_cross_entropy_bwd(struct dev_stream *s, T_ dlogits, T_ logits, T_ lse, T_ targets, T_ scale, int64_t first,
+                              int64_t valid);
 
 /* Whole-tensor sums in double into f64 [1,1], written.  The order is fixed by the number of elements
  * alone (reduce.c): equal contents in row order, equal bits, whatever shape, stride or threads. */

@@ -184,13 +184,16 @@ int main(int argc, char **argv)
   ROW("layernorm bwd_w", 2 * L + 1, 0, 2 * bytes, op_layernorm_bwd_w(stream, &b0, &b1, &y, &x, &mean, &rstd));
   ROW("gelu fwd", L, 0, 8 * bytes, op_gelu_fwd(stream, &dwide, &wide));
   ROW("gelu bwd", L, 0, 12 * bytes, op_gelu_bwd(stream, &dwide2, &dwide, &wide));
-  ROW("dropout fwd or bwd", 4 * L + 2, 0, 2 * bytes, op_dropout(stream, &y, &x, 0.1, key, &step, &samples, POSITIONS));
+  ROW("dropout fwd or bwd", 4 * L + 2, 0, 2 * bytes,
+      op_dropout(stream, &y, &x, 0.1, key, &step, &samples, POSITIONS, T, 0));
   ROW("residual add", 4 * L, 0, 3 * bytes, op_add(stream, &y, &x, &dx));
-  ROW("embedding fwd", 1, 0, 3 * bytes, op_embedding_fwd(stream, &y, &wte, &wpe, &tokens, &tokens));
-  ROW("embedding bwd_w", 1, 0, 6 * bytes, op_embedding_bwd_w(stream, &wte, &wpe, &y, &tokens, &tokens));
+  ROW("embedding fwd", 1, 0, 2 * bytes, op_embedding_fwd(stream, &y, &wte, &tokens, 0, V));
+  ROW("embedding bwd_w", 1, 0, 3 * bytes, op_embedding_bwd_w(stream, &wte, &y, &tokens, 0, V));
+  ROW("position fwd", 1, 0, 3 * bytes, op_position_fwd(stream, &y, &wpe, &tokens, 0));
+  ROW("position bwd_w", 1, 0, 3 * bytes, op_position_bwd_w(stream, &wpe, &y, &tokens, 0));
   ROW("cross entropy fwd", 1, 0, 4.0 * N * V, op_cross_entropy_fwd(stream, &losses, &row_lse, &logits, &tokens));
   ROW("cross entropy bwd", 1, 0, 8.0 * N * V,
-      op_cross_entropy_bwd(stream, &logits, &logits, &row_lse, &tokens, &scalar));
+      op_cross_entropy_bwd(stream, &logits, &logits, &row_lse, &tokens, &scalar, 0, V));
   ROW("sum of squares", all, 0, 4.0 * V * C, op_sum_squares(stream, &sum, &g));
   ROW("clip factor", 1, 0, 8, op_clip_factor(stream, &scalar, &norm, &sum, 1.0));
   ROW("adamw", all, 0, 28.0 * V * C, op_adamw(stream, &wte, &m, &v, &g, &scalar, &number, &scalar, &rule));

@@ -1,0 +1,82 @@
+/* collect.c - parts are packed in table order, gathered on rank 0 and put where they belong. */
+#include "parallel/collect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct params_place place_at(const struct params_place *mine, int pp_rank, int tp_rank)
+{
+  struct params_place place = *mine;
+  place.pp_rank = pp_rank;
+  place.tp_rank = tp_rank;
+  return place;
+}
+
+/* Elements of all parts that a rank holds. */
+static int64_t packed_count(const struct param_table *t, const struct params_place *place)
+{
+  int64_t count = 0;
+  for (int i = 0; i < t->n; i++) {
+    struct param_part part;
+    params_part(t, i, place, &part);
+    if (t->rows[i].shared_with < 0) count += part.rows * part.cols;
+  }
+  return count;
+}
+
+static int64_t largest_count(const struct param_table *t, const struct params_place *mine)
+{
+  int64_t largest = 0;
+  for (int p = 0; p < mine->pp; p++) { /* tensor ranks hold equal shapes */
+    const struct params_place place = place_at(mine, p, 0);
+    const int64_t count = packed_count(t, &place);
+    if (count > largest) largest = count;
+  }
+  return largest;
+}
+
+static void pack(const struct param_table *t, const struct flat *f, size_t element, const char *local, char *out)
+{
+  for (int i = 0; i < t->n; i++) {
+    if (t->rows[i].shared_with >= 0) continue;
+    memcpy(out, local + (size_t)f->offset[i] * element, (size_t)f->length[i] * element);
+    out += (size_t)f->length[i] * element;
+  }
+}
+
+static void unpack(const struct param_table *t, const struct params_place *place, enum dtype type, const char *packed, char *full)
+{
+  for (int i = 0; i < t->n; i++) {
+    struct param_part part;
+    if (t->rows[i].shared_with >= 0) continue;
+    params_part(t, i, place, &part);
+    params_put(t, i, place, type, packed, full);
+    packed += (size_t)(part.rows * part.cols) * dtype_bytes(type);
+    full += (size_t)(t->rows[i].rows * t->rows[i].cols) * dtype_bytes(type);
+  }
+}
+
+enum err collect_flat(struct comm_world *w, const struct mesh *mesh, const struct param_table *table, const struct flat *flat,
+                      const struct params_place *place, enum dtype type, const void *local_host, void *full_host)
+{
+  enum err err = ERR_OK;
+  const size_t element = dtype_bytes(type), bytes = (size_t)largest_count(table, place) * element;
+  const bool root = comm_rank(w) == 0;
+  char *all = root ? malloc(bytes * (size_t)comm_size(w)) : NULL, *mine = calloc(1, bytes);
+  if (mine == NULL || (root && all == NULL))
+    err = err_set(ERR_MEMORY, __FILE__, __LINE__, "collecting parts: %zu bytes on rank 0", bytes * (size_t)comm_size(w));
+  TRY_TO(release, comm_agree(w, err));
+  pack(table, flat, element, local_host, mine);
+  TRY_TO(release, comm_host_gather(w, mine, bytes, all));
+  /* From the last rank to the first: of what several hold, the first one's stays. */
+  for (int p = place->pp - 1; root && p >= 0; p--)
+    for (int t = place->tp - 1; t >= 0; t--) {
+      const struct params_place theirs = place_at(place, p, t);
+      unpack(table, &theirs, type, all + (size_t)mesh_rank(mesh, p, 0, t) * bytes, full_host);
+    }
+
+release:
+  free(mine);
+  free(all);
+  return err;
+}

@@ -1,0 +1,143 @@
+/* collect_cases.h - parts cut from known wholes come together again, over 1, 2 and 4 ranks in every layout. */
+#include "parallel/collect.h"
+#include "testing/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct comm_world *world;
+
+enum { LARGEST = 512 }; /* elements of a row */
+
+/* Element k of row i. */
+static double value(int i, int64_t k) { return 1000.0 * (i + 1) + (double)k; }
+
+/* What this rank holds: its parts, where they count; other numbers where another rank's are to be taken. */
+static void *local_of(const struct mesh *m, const struct param_table *t, const struct flat *f, const struct params_place *place,
+                      enum dtype type)
+{
+  const size_t element = dtype_bytes(type);
+  char *local = malloc((size_t)f->count * element);
+  if (!CHECK(local != NULL)) return NULL;
+  memset(local, 0xFF, (size_t)f->count * element);
+  for (int i = 0; i < t->n; i++) {
+    if (t->rows[i].shared_with >= 0) continue;
+    const bool first_copy = (t->rows[i].cut != PARAM_WHOLE || m->tp_rank == 0) && (t->rows[i].stage != PARAM_FIRST_AND_LAST || m->pp_rank == 0);
+    const bool taken = m->dp_rank == 0 && first_copy;
+    double full[LARGEST];
+    char rounded[LARGEST * sizeof(double)];
+    for (int64_t k = 0; k < t->rows[i].rows * t->rows[i].cols; k++) full[k] = taken ? value(i, k) : -1.0 - comm_rank(world);
+    for (int64_t k = 0; k < t->rows[i].rows * t->rows[i].cols; k++) params_store(rounded, type, type, k, full[k]);
+    params_take(t, i, place, type, rounded, local + (size_t)f->offset[i] * element);
+  }
+  return local;
+}
+
+static void check_full(const struct param_table *t, enum dtype type, const void *full)
+{
+  int64_t at = 0;
+  for (int i = 0; i < t->n; i++) {
+    if (t->rows[i].shared_with >= 0) continue;
+    for (int64_t k = 0; k < t->rows[i].rows * t->rows[i].cols; k++, at++)
+      CHECK((type == DTYPE_F64 ? ((const double *)full)[at] : (double)((const float *)full)[at]) == value(i, k));
+  }
+}
+
+static void collect(const struct run_config *c, enum dtype type)
+{
+  struct mesh m;
+  struct params_place place;
+  struct param_table *t = NULL;
+  struct flat *f = NULL, *whole = NULL;
+  CHECK_OK(mesh_create(c, comm_rank(world), comm_size(world), &m));
+  CHECK_OK(params_place_of(c, m.pp_rank, m.tp_rank, &place));
+  CHECK_OK(params_create(c, &t));
+  CHECK_OK(flat_create(t, &place, 8, 3, 0, &f));
+  CHECK_OK(flat_create(t, &params_place_alone, 1, 1, 0, &whole));
+  void *local = local_of(&m, t, f, &place, type), *full = malloc((size_t)whole->count * sizeof(double));
+  if (CHECK(full != NULL)) memset(full, 0xFF, (size_t)whole->count * sizeof(double));
+  CHECK_OK(collect_flat(world, &m, t, f, &place, type, local, comm_rank(world) == 0 ? full : NULL));
+  if (comm_rank(world) == 0) check_full(t, type, full);
+  free(full);
+  free(local);
+  flat_destroy(whole);
+  flat_destroy(f);
+  params_destroy(t);
+}
+
+static struct run_config layout(int64_t dp, int64_t tp, int64_t pp)
+{
+  return (struct run_config){.layers = 4, .heads = 4, .hidden = 8, .positions = 5, .vocab = 13, .tied = true, .unused = true,
+                             .dp = dp, .tp = tp, .pp = pp, .chunks = 1, .stages = "auto", .sequence = 5};
+}
+
+static void parts_come_together_in_every_layout(void)
+{
+  const int64_t size = comm_size(world);
+  for (int64_t dp = 1; dp <= size; dp++)
+    for (int64_t tp = 1; dp * tp <= size; tp++) {
+      if (size % (dp * tp) != 0) continue;
+      for (int order = 0; order < 6; order++)
+        for (int variant = 0; variant < 4; variant++) {
+          struct run_config c = layout(dp, tp, size / (dp * tp));
+          c.mesh_order = order;
+          c.tied = variant & 1;
+          collect(&c, variant & 2 ? DTYPE_F32 : DTYPE_F64);
+        }
+    }
+}
+
+static void chunks_and_shared_blocks_come_together(void)
+{
+  const int64_t size = comm_size(world);
+  struct run_config c = layout(1, 1, size);
+  if (size <= 2) {
+    c.chunks = 2;
+    if (size == 2) strcpy(c.stages, "1,1,1,1");
+    collect(&c, DTYPE_F64);
+  }
+  c = layout(1, size, 1);
+  c.reused = 2;
+  collect(&c, DTYPE_F64);
+}
+
+/* The last rank alone is out of memory: all hear of it, and none waits. */
+static void a_failed_allocation_is_told_to_all(void)
+{
+  const struct run_config c = layout(1, comm_size(world), 1);
+  struct mesh m;
+  struct params_place place;
+  struct param_table *t = NULL;
+  struct flat *f = NULL;
+  CHECK_OK(mesh_create(&c, comm_rank(world), comm_size(world), &m));
+  CHECK_OK(params_place_of(&c, m.pp_rank, m.tp_rank, &place));
+  CHECK_OK(params_create(&c, &t));
+  CHECK_OK(flat_create(t, &place, 8, 3, 0, &f));
+  void *local = local_of(&m, t, f, &place, DTYPE_F32), *full = calloc((size_t)params_count(t) + 64, sizeof(float));
+  if (comm_rank(world) == comm_size(world) - 1) check_fail_allocation(1);
+  CHECK_ERR(collect_flat(world, &m, t, f, &place, DTYPE_F32, local, full), ERR_MEMORY);
+  check_fail_allocation(0);
+  CHECK_OK(collect_flat(world, &m, t, f, &place, DTYPE_F32, local, full));
+  if (comm_rank(world) == 0) check_full(t, DTYPE_F32, full);
+  free(full);
+  free(local);
+  flat_destroy(f);
+  params_destroy(t);
+}
+
+int main(void)
+{
+  static const struct test tests[] = {
+    TEST(parts_come_together_in_every_layout),
+    TEST(chunks_and_shared_blocks_come_together),
+    TEST(a_failed_allocation_is_told_to_all),
+  };
+  if (comm_world_open(&world) != ERR_OK) {
+    fprintf(stderr, "%s\n", err_text());
+    return 1;
+  }
+  const int status = test_main("collect", tests, sizeof tests / sizeof *tests);
+  comm_world_close(world);
+  return status;
+}

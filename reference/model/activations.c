@@ -1,4 +1,4 @@
-/* activations.c - the plan of a micro-batch's memory and the views into it. */
+/* activations.c - the plan of a rank's activations and the views into it. */
 #include "model/activations.h"
 
 #include "params/plan.h"
@@ -9,11 +9,12 @@
 /* Regions are described twice by the same code: first their sizes go into the plan, then,
  * with the block allocated, their tensors get their places. */
 struct builder {
+  const struct activation_sizes *z;
   struct plan *plan;
   bool placing; /* second round */
   char *block;
   enum err err; /* the first of the first round */
-  int64_t separate_until; /* above 0: every lifetime is [0, this] */
+  int64_t end;  /* the last action */
   struct region *open;
   size_t filled;
 };
@@ -24,122 +25,242 @@ static void open_region(struct builder *b, struct region *r)
 {
   b->open = r;
   b->filled = 0;
-  if (b->placing) r->at = b->block + plan_offset(b->plan, r->id);
+  if (b->placing && r->bytes > 0) r->at = b->block + plan_offset(b->plan, r->id);
 }
 
-static void add_tensor(struct builder *b, struct tensor *t, enum dtype type, int64_t rows, int64_t cols)
+static void add_typed(struct builder *b, struct tensor *t, enum dtype type, int64_t rows, int64_t cols)
 {
   if (b->placing) *t = tensor_at(b->open->at + b->filled, type, rows, cols);
   b->filled += round_up((size_t)rows * (size_t)cols * dtype_bytes(type));
 }
 
+static void add_tensor(struct builder *b, struct tensor *t, int64_t rows, int64_t cols) { add_typed(b, t, b->z->type, rows, cols); }
+
+/* All rows, where the stream has shards of them. */
+static void add_whole(struct builder *b, struct tensor *t)
+{
+  if (b->z->sequence) add_tensor(b, t, b->z->N, b->z->C);
+}
+
 static void close_region(struct builder *b, const char *name, int64_t first, int64_t last)
 {
   b->open->bytes = b->filled;
-  if (b->separate_until > 0) {
-    first = 0;
-    last = b->separate_until;
-  }
-  b->open->first = first;
-  b->open->last = last;
-  if (!b->placing && b->err == ERR_OK) b->err = plan_add(b->plan, name, b->filled, first, last, &b->open->id);
+  b->open->first = b->z->separate ? 0 : first;
+  b->open->last = b->z->separate ? b->end : last;
+  if (b->placing || b->filled == 0 || b->err != ERR_OK) return;
+  b->err = plan_add(b->plan, name, b->filled, b->open->first, b->open->last, &b->open->id);
 }
 
-static void describe_block(struct builder *b, const struct activation_sizes *z, int64_t l, struct block_memory *k)
+/* What outlives a pass: with others in between it has its bytes all the time. */
+static void close_stash(struct builder *b, const char *name, int64_t first, int64_t last)
 {
-  const int64_t N = z->N, C = z->C, L = z->layers, end = action_embedding_backward(L);
+  if (b->z->shared)
+    close_region(b, name, first, last);
+  else
+    close_region(b, name, 0, b->end);
+}
+
+/* --- blocks ------------------------------------------------------------------------------ */
+
+static void add_attention_saved(struct builder *b, struct block_saved *k)
+{
+  add_tensor(b, &k->ln1, b->z->n, b->z->C);
+  add_tensor(b, &k->mixed, b->z->N, b->z->C / b->z->t);
+}
+
+static void add_mlp_saved(struct builder *b, struct block_saved *k)
+{
+  add_tensor(b, &k->ln2, b->z->n, b->z->C);
+  add_tensor(b, &k->act, b->z->N, 4 * b->z->C / b->z->t);
+}
+
+static void describe_stash(struct builder *b, int64_t l, struct block_stash *k, struct block_saved *saved)
+{
+  const struct activation_sizes *z = b->z;
+  const int64_t N = z->N, n = z->n, C = z->C, L = z->layers;
   const int64_t forward = action_forward(l), second = action_mlp_backward(L, l), first = action_attention_backward(L, l);
-  const int64_t read = l + 1 < L ? action_attention_backward(L, l + 1) : action_head_backward(L); /* its reader's backward */
+  const int64_t read = l + 1 < L ? action_attention_backward(L, l + 1) : z->ends ? action_head_backward(L) : b->end;
 
   open_region(b, &k->attention);
-  add_tensor(b, &k->ln1, z->type, N, C);
-  add_tensor(b, &k->mean1, z->type, N, 1);
-  add_tensor(b, &k->rstd1, z->type, N, 1);
-  add_tensor(b, &k->qkv, z->type, N, 3 * C);
-  add_tensor(b, &k->mixed, z->type, N, C);
-  add_tensor(b, &k->lse, z->type, N, z->H);
-  close_region(b, "attention", forward, first);
+  add_tensor(b, &k->mean1, n, 1);
+  add_tensor(b, &k->rstd1, n, 1);
+  add_tensor(b, &k->qkv, N, 3 * C / z->t);
+  add_tensor(b, &k->lse, N, z->H / z->t);
+  if (!z->split) add_attention_saved(b, saved);
+  close_stash(b, "attention", forward, first);
 
   open_region(b, &k->mlp);
-  add_tensor(b, &k->sum, z->type, N, C);
-  add_tensor(b, &k->ln2, z->type, N, C);
-  add_tensor(b, &k->mean2, z->type, N, 1);
-  add_tensor(b, &k->rstd2, z->type, N, 1);
-  add_tensor(b, &k->fc, z->type, N, 4 * C);
-  add_tensor(b, &k->act, z->type, N, 4 * C);
-  close_region(b, "mlp", forward, second);
+  add_tensor(b, &k->sum, n, C);
+  add_tensor(b, &k->mean2, n, 1);
+  add_tensor(b, &k->rstd2, n, 1);
+  add_tensor(b, &k->fc, N, 4 * C / z->t);
+  if (!z->split) add_mlp_saved(b, saved);
+  close_stash(b, "mlp", forward, second);
 
   open_region(b, &k->out_region);
-  add_tensor(b, &k->out, z->type, N, C);
-  close_region(b, "block output", forward, z->keep ? end : read);
+  add_tensor(b, &k->out, n, C);
+  close_stash(b, "block output", forward, read);
+}
+
+static void describe_saved(struct builder *b, struct block_saved *k)
+{
+  const struct activation_sizes *z = b->z;
+  open_region(b, &k->attention);
+  add_attention_saved(b, k);
+  close_region(b, "saved attention", 0, b->end);
+  open_region(b, &k->mlp);
+  add_mlp_saved(b, k);
+  close_region(b, "saved mlp", 0, b->end);
+
+  open_region(b, &k->attention_gradient);
+  add_tensor(b, &k->d_qkv, z->N, 3 * z->C / z->t);
+  add_tensor(b, &k->d_attention, z->N, z->C);
+  close_region(b, "saved attention gradient", 0, b->end);
+  open_region(b, &k->mlp_gradient);
+  add_tensor(b, &k->d_act, z->N, 4 * z->C / z->t);
+  add_tensor(b, &k->d_mlp, z->N, z->C);
+  close_region(b, "saved mlp gradient", 0, b->end);
+}
+
+static void describe_work(struct builder *b, int64_t l, struct block_work *k)
+{
+  const struct activation_sizes *z = b->z;
+  const int64_t N = z->N, C = z->C, L = z->layers;
+  const int64_t forward = action_forward(l), second = action_mlp_backward(L, l), first = action_attention_backward(L, l);
+
+  open_region(b, &k->forward);
+  add_whole(b, &k->whole[BLOCK_FORWARD]);
+  close_region(b, "block forward", forward, forward);
 
   open_region(b, &k->mlp_backward);
-  add_tensor(b, &k->d_act, z->type, N, 4 * C);
-  add_tensor(b, &k->d_mlp, z->type, N, C);
+  if (!z->split) add_tensor(b, &k->d_act, N, 4 * C / z->t);
+  add_tensor(b, &k->d_mlp, z->n, C);
+  add_whole(b, &k->whole[BLOCK_MLP_BACKWARD]);
   close_region(b, "mlp backward", second, second);
 
   open_region(b, &k->attention_backward);
-  add_tensor(b, &k->d_qkv, z->type, N, 3 * C);
-  add_tensor(b, &k->d_mixed, z->type, N, C);
-  add_tensor(b, &k->d_attention, z->type, N, C);
+  if (!z->split) add_tensor(b, &k->d_qkv, N, 3 * C / z->t);
+  add_tensor(b, &k->d_mixed, N, C / z->t);
+  add_tensor(b, &k->d_attention, z->n, C);
+  add_whole(b, &k->whole[BLOCK_ATTENTION_BACKWARD]);
   close_region(b, "attention backward", first, first);
 
-  if (!z->keep) return;
-  open_region(b, &k->kept_gradient);
-  add_tensor(b, &k->d_out, z->type, N, C);
-  close_region(b, "kept gradient", 0, end);
+  open_region(b, &k->weight);
+  if (z->split) add_whole(b, &k->whole[BLOCK_WEIGHT]);
+  close_region(b, "weight backward", action_weight(L, l), action_weight(L, l));
 }
 
-static void describe(struct builder *b, const struct activation_sizes *z, struct activations *a)
+/* --- ends of the pipeline ------------------------------------------------------------------ */
+
+static void describe_embedding(struct builder *b, struct activations *a)
 {
-  const int64_t N = z->N, C = z->C, L = z->layers;
-  const int64_t head = action_head(L), head_backward = action_head_backward(L), end = action_embedding_backward(L);
-  if (z->separate) b->separate_until = end;
+  const struct activation_sizes *z = b->z;
+  const int64_t end = action_embedding_backward(z->layers);
+  for (int i = 0; i < z->slots; i++) {
+    open_region(b, &a->embedding_regions[i]);
+    add_tensor(b, &a->embeddings[i], z->n, z->C);
+    close_stash(b, "embedding", ACTION_EMBEDDING, action_attention_backward(z->layers, 0));
+  }
+  open_region(b, &a->embedding_work);
+  add_whole(b, &a->embedding_whole[0]);
+  close_region(b, "embedding forward", ACTION_EMBEDDING, ACTION_EMBEDDING);
+  open_region(b, &a->embedding_backward);
+  add_whole(b, &a->embedding_whole[1]);
+  close_region(b, "embedding backward", end, end);
+}
 
-  open_region(b, &a->embedding_region);
-  add_tensor(b, &a->embedding, z->type, N, C);
-  close_region(b, "embedding", ACTION_EMBEDDING, z->keep ? end : action_attention_backward(L, 0));
-  for (int64_t l = 0; l < L; l++) describe_block(b, z, l, &a->blocks[l]);
-
-  open_region(b, &a->norm_region);
-  add_tensor(b, &a->normed, z->type, N, C);
-  add_tensor(b, &a->mean, z->type, N, 1);
-  add_tensor(b, &a->rstd, z->type, N, 1);
-  close_region(b, "final norm", head, z->keep ? end : head_backward);
-
-  open_region(b, &a->logits_region);
-  add_tensor(b, &a->logits, z->type, N, z->V);
-  add_tensor(b, &a->lse, z->type, N, 1);
-  close_region(b, "logits", head, head_backward);
-
-  open_region(b, &a->losses_region);
-  add_tensor(b, &a->losses, DTYPE_F64, N, 1);
-  close_region(b, "losses", head, z->keep ? end : head);
+static void describe_head(struct builder *b, struct activations *a)
+{
+  const struct activation_sizes *z = b->z;
+  const int64_t N = z->N, L = z->layers, head = action_head(L), backward = action_head_backward(L);
+  for (int i = 0; i < z->heads; i++) {
+    struct head_stash *h = &a->heads[i];
+    open_region(b, &h->norm_region);
+    add_tensor(b, &h->normed, z->n, z->C);
+    add_tensor(b, &h->mean, z->n, 1);
+    add_tensor(b, &h->rstd, z->n, 1);
+    close_stash(b, "final norm", head, backward);
+    open_region(b, &h->logits_region);
+    add_tensor(b, &h->logits, N, z->V);
+    add_tensor(b, &h->lse, N, 1);
+    close_stash(b, "logits", head, backward);
+  }
+  open_region(b, &a->head.losses_region);
+  add_typed(b, &a->head.losses, DTYPE_F64, N, 1);
+  if (z->t > 1) add_typed(b, &a->head.max, DTYPE_F64, N, 1);
+  if (z->t > 1) add_typed(b, &a->head.sums, DTYPE_F64, N, 2);
+  close_region(b, "losses", head, head);
+  open_region(b, &a->head.forward);
+  add_whole(b, &a->head.whole[0]);
+  close_region(b, "head forward", head, head);
+  open_region(b, &a->head.backward);
+  add_whole(b, &a->head.whole[1]);
+  close_region(b, "head backward", backward, backward);
 
   open_region(b, &a->stream_region);
-  add_tensor(b, &a->d_stream, z->type, N, C);
-  close_region(b, "stream gradient", head_backward, end);
+  add_tensor(b, &a->stream, z->n, z->C);
+  close_region(b, "stream gradient", backward, action_embedding_backward(L));
+}
 
-  if (!z->keep) return;
-  open_region(b, &a->kept_embedding_gradient);
-  add_tensor(b, &a->d_embedding, z->type, N, C);
-  close_region(b, "kept gradient", 0, end);
-  open_region(b, &a->kept_norm_gradient);
-  add_tensor(b, &a->d_normed, z->type, N, C);
-  close_region(b, "kept gradient", 0, end);
+static void describe(struct builder *b, struct activations *a)
+{
+  const struct activation_sizes *z = b->z;
+  const int64_t L = z->layers;
+  if (z->begins) describe_embedding(b, a);
+  for (int i = 0; i < z->slots; i++)
+    for (int64_t l = 0; l < L; l++) describe_stash(b, l, &a->stash[i * L + l], z->split ? NULL : &a->saved[i * L + l]);
+  for (int64_t k = 0; z->split && k < z->weight_slots * L; k++) describe_saved(b, &a->saved[k]);
+  for (int64_t l = 0; l < L; l++) describe_work(b, l, &a->work[l]);
+  if (z->ends) describe_head(b, a);
+  for (int i = 0; i < z->inputs; i++) {
+    open_region(b, &a->input_regions[i]);
+    add_tensor(b, &a->inputs[i], z->n, z->C);
+    close_region(b, "chunk input", 0, b->end);
+  }
+}
+
+/* --- create, destroy ------------------------------------------------------------------------- */
+
+/* calloc's room for at least one, so that none is no failure. */
+static void *list(int64_t n, size_t each) { return calloc((size_t)(n > 0 ? n : 1), each); }
+
+static enum err allocate_lists(const struct activation_sizes *z, struct activations *a)
+{
+  const int64_t L = z->layers;
+  a->layers = L;
+  a->n_saved = z->split ? z->weight_slots : z->slots;
+  a->n_heads = z->heads;
+  a->stash = list(z->slots * L, sizeof *a->stash);
+  a->saved = list(a->n_saved * L, sizeof *a->saved);
+  a->work = list(L, sizeof *a->work);
+  a->heads = list(z->heads, sizeof *a->heads);
+  a->embedding_regions = list(z->slots, sizeof *a->embedding_regions);
+  a->embeddings = list(z->slots, sizeof *a->embeddings);
+  a->input_regions = list(z->inputs, sizeof *a->input_regions);
+  a->inputs = list(z->inputs, sizeof *a->inputs);
+  if (!a->stash || !a->saved || !a->work || !a->heads || !a->embedding_regions || !a->embeddings || !a->input_regions || !a->inputs)
+    FAIL(ERR_MEMORY, "activations: lists of %d slots of %lld blocks", z->slots, (long long)L);
+  return ERR_OK;
+}
+
+/* Backward whole: the gradients that weights need die in the half that makes them, in any slot. */
+static void share_gradients(struct activations *a)
+{
+  for (int64_t k = 0; k < a->n_saved * a->layers; k++) {
+    a->saved[k].d_act = a->work[k % a->layers].d_act;
+    a->saved[k].d_qkv = a->work[k % a->layers].d_qkv;
+  }
 }
 
 enum err activations_allocate(struct dev *d, const struct activation_sizes *sizes, struct activations *a)
 {
   enum err err;
-  struct builder b = {0};
+  struct builder b = {.z = sizes, .end = action_weight(sizes->layers, 0)};
   memset(a, 0, sizeof *a);
-  a->layers = sizes->layers;
-  a->blocks = calloc((size_t)sizes->layers, sizeof *a->blocks);
-  if (a->blocks == NULL) FAIL(ERR_MEMORY, "activations: %lld blocks", (long long)sizes->layers);
+  TRY_TO(release, allocate_lists(sizes, a));
   TRY_TO(release, plan_create(&b.plan));
 
-  describe(&b, sizes, a);
+  describe(&b, a);
   TRY_TO(release, b.err);
   TRY_TO(release, plan_place(b.plan));
   a->bytes = plan_bytes(b.plan);
@@ -147,7 +268,8 @@ enum err activations_allocate(struct dev *d, const struct activation_sizes *size
 
   b.placing = true;
   b.block = a->block;
-  describe(&b, sizes, a);
+  describe(&b, a);
+  if (!sizes->split) share_gradients(a);
   plan_destroy(b.plan);
   return ERR_OK;
 
@@ -160,18 +282,27 @@ release:
 void activations_free(struct dev *d, struct activations *a)
 {
   dev_free(d, a->block);
-  free(a->blocks);
+  free(a->stash);
+  free(a->saved);
+  free(a->work);
+  free(a->heads);
+  free(a->embedding_regions);
+  free(a->embeddings);
+  free(a->input_regions);
+  free(a->inputs);
   memset(a, 0, sizeof *a);
 }
 
 enum err region_begin(struct dev_stream *s, const struct activations *a, const struct region *r)
 {
+  if (r->bytes == 0) return ERR_OK;
   BUG_IF(a->now < r->first || a->now > r->last);
   return dev_begin(s, r->at, r->bytes);
 }
 
 enum err region_end(struct dev_stream *s, const struct activations *a, const struct region *r)
 {
+  if (r->bytes == 0) return ERR_OK;
   BUG_IF(a->now < r->first || a->now > r->last);
   return dev_retire(s, r->at, r->bytes);
 }

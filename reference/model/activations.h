@@ -1,26 +1,41 @@
 /* activations.h - where everything between the first token and the last gradient lies.
  *
  * A region is a run of bytes with one lifetime, holding one or more tensors.  Lifetimes are
- * intervals over the actions of a micro-batch:
+ * intervals over the actions of a micro-batch in a chunk of L layers (the largest chunk's):
  *
  *   0                          embedding
  *   1 + l                      forward of block l
  *   L + 1, L + 2               head forward, head backward
  *   L + 3 + 2 (L-1-l), and +1  backward of block l: its second half (mlp), its first (attention)
  *   3 L + 3                    backward of the embedding
+ *   3 L + 4 + (L-1-l)          backward of block l for weights, when split
  *
- * Bytes per token of the micro-batch, s = size of an element (each tensor rounded up to 256):
+ * With one chunk, one slot and backward whole, nothing runs between a forward and its
+ * backward, and all regions share bytes by these lifetimes.  Otherwise other micro-batches
+ * run in between: what outlives a pass has bytes of its own, what lives inside one shares.
  *
- *   block, forward to backward   s (16 C + 4 + H)      16 C = ln_1, qkv (3), attention, sum,
- *                                                      ln_2, c_fc (4), gelu (4), output
- *   embedding                    s C
- *   head                         s (C + 2 + V + 1)     logits whole: their gradient takes their place
- *   losses                       8
- *   gradient of the stream       s C                   from head backward to the end
- *   inside a backward half       s 5 C                 shared by all blocks
+ * Bytes, s = size of an element, N rows of the micro-batch, n of this rank's shard of them (N / t
+ * with sequence, else N), C channels, H heads, V' = ceil(vocab / t); each tensor rounded up to 256:
  *
- * The peak is at head backward (all blocks, embedding, head, stream) unless V < 3 C - 3 or so,
- * when it is at the last block's backward (the same with 3 C in place of V + 3).
+ *   block        S = s (n (4 C + 4) + N (12 C + H) / t)         ln_1, sum, ln_2, output; qkv (3), attention,
+ *                                                               c_fc (4), gelu (4); at t = 1 N (16 C + 4 + H)
+ *     when split A = s (n (2 C + 4) + N (7 C + H) / t)          ... of which in the slot
+ *                W = s (n 2 C + N (5 C + 7 C) / t + N 2 C)      and in the weight slot, with the gradients of
+ *                                                               qkv, of c_fc and in both projections' outputs
+ *   embedding    E = s n C                                      on the first virtual stage
+ *   head         D = s (n (C + 2) + N (V' + 1))                 logits whole: their gradient takes their place
+ *   stream       R = s n C                                      on the last virtual stage, backward: gradient of
+ *                                                               the residual stream; elsewhere in the output
+ *   half         G = s (N 4 C / t + n C + Q), split: s (N C / t + n C + Q)    inside a backward half
+ *   rows whole   Q = s N C with sequence, else 0
+ *   losses       8 N, and 24 N more when t > 1                  inside the head's forward
+ *
+ * Shared by lifetimes (L layers; E, D, R where the rank has that end of the pipeline):
+ *   L S + E + max(D + R + Q [at head's backward], R - s n C + G [at the last block's])
+ * Otherwise, L = layers of the rank's largest chunk, h = slots with GPipe, else 1 (where the last stage's
+ * backward follows each forward at once):
+ *   slots (L S or L A) + weight_slots L W + slots E + h D + R + max(G, Q, Q + losses)
+ * and in both cases inputs * s n C; kept for O15: 2 s n C for each block, embedding and final norm, 8 N for the losses.
  */
 #ifndef MODEL_ACTIVATIONS_H
 #define MODEL_ACTIVATIONS_H
@@ -29,46 +44,78 @@
 
 struct region {
   char *at;
-  size_t bytes;
+  size_t bytes;        /* 0: there is none                */
   int id;              /* in the plan                     */
   int64_t first, last; /* actions in which it may be used */
 };
 
-/* One block's tensors.  N rows each. */
-struct block_memory {
-  struct region attention; /* forward to the end of backward     */
-  struct tensor ln1, mean1, rstd1, qkv, mixed, lse;
-  struct region mlp;       /* forward to the middle of backward  */
-  struct tensor sum, ln2, mean2, rstd2, fc, act;
-  struct region out_region; /* until the reader's backward       */
+/* What the backward for inputs needs of a block, forward to backward: one a slot. */
+struct block_stash {
+  struct region attention; /* until the end of backward    */
+  struct tensor mean1, rstd1, qkv, lse;
+  struct region mlp;       /* until the middle of backward */
+  struct tensor sum, mean2, rstd2, fc;
+  struct region out_region; /* until the reader's backward; a chunk's last: the output, then its gradient */
   struct tensor out;
+};
+
+/* What the gradients of a block's linear layers are products of, each x with its dy: one a
+ * weight slot when backward is split; else one a slot, inside the stash's regions and the work's. */
+struct block_saved {
+  struct region attention, mlp, attention_gradient, mlp_gradient;
+  struct tensor ln1, mixed, ln2, act;
+  struct tensor d_qkv, d_attention, d_act, d_mlp; /* d_attention, d_mlp: whole rows, only when split */
+};
+
+/* What lives inside a pass. */
+struct block_work {
+  struct region forward, weight;
   struct region mlp_backward;
-  struct tensor d_act, d_mlp;       /* d_mlp: in the projection's output, then in ln_2's */
+  struct tensor d_act, d_mlp;                /* d_mlp: in the projection's output, then in ln_2's */
   struct region attention_backward;
   struct tensor d_qkv, d_mixed, d_attention; /* likewise, and ln_1's */
-  struct region kept_gradient;      /* only if asked for */
-  struct tensor d_out;
+  struct tensor whole[4]; /* with sequence, by enum block_pass: all rows of what shards are gathered into or come from */
+};
+enum block_pass { BLOCK_FORWARD, BLOCK_MLP_BACKWARD, BLOCK_ATTENTION_BACKWARD, BLOCK_WEIGHT };
+
+/* The last virtual stage's end, forward to backward. */
+struct head_stash {
+  struct region norm_region, logits_region;
+  struct tensor normed, mean, rstd; /* ln_f */
+  struct tensor logits, lse;
+};
+
+struct head_work {
+  struct region losses_region, forward, backward;
+  struct tensor losses, max, sums; /* max, sums: of a cut vocabulary */
+  struct tensor whole[2];          /* forward, backward */
 };
 
 struct activations {
-  int64_t layers, now; /* the action being queued */
-  struct block_memory *blocks;
-  struct region embedding_region, norm_region, logits_region, losses_region, stream_region;
-  struct tensor embedding;
-  struct tensor normed, mean, rstd; /* ln_f */
-  struct tensor logits, lse, losses;
-  struct tensor d_stream;           /* gradient of the residual stream */
-  struct region kept_embedding_gradient, kept_norm_gradient;
-  struct tensor d_embedding, d_normed;
+  int64_t layers, now; /* of the largest chunk; the action being queued */
+  int n_saved, n_heads;
+  struct block_stash *stash; /* [slots][layers]   */
+  struct block_saved *saved; /* [n_saved][layers] */
+  struct block_work *work;   /* [layers]          */
+  struct head_stash *heads;  /* [n_heads]         */
+  struct head_work head;
+  struct region *embedding_regions, embedding_work, embedding_backward, stream_region, *input_regions;
+  struct tensor *embeddings; /* [slots]  */
+  struct tensor *inputs;     /* [inputs] */
+  struct tensor embedding_whole[2]; /* forward, backward */
+  struct tensor stream;      /* gradient of the residual stream, in a chunk that ends with the head */
   void *block; /* of all bytes */
   size_t bytes;
 };
 
 struct activation_sizes {
   enum dtype type;
-  int64_t N, C, H, V, layers;
-  bool keep;     /* outputs and gradients of blocks live to the end (O15)  */
-  bool separate; /* all live from first to last, so that none share bytes  */
+  int64_t N, n, C, H, V, layers; /* N, n, V = V' as above */
+  int t, slots, weight_slots, inputs, heads;
+  bool begins, ends; /* the rank has the embedding; the head */
+  bool split, sequence;
+  bool shared;   /* by lifetimes, as above */
+  bool separate; /* all live from first to last, so that none share bytes */
 };
 
 /* Owner of *a's memory: the caller, until activations_free.  Fails: ERR_MEMORY. */
@@ -83,8 +130,10 @@ static inline int64_t action_head_backward(int64_t layers) { return layers + 2; 
 static inline int64_t action_mlp_backward(int64_t layers, int64_t l) { return layers + 3 + 2 * (layers - 1 - l); }
 static inline int64_t action_attention_backward(int64_t layers, int64_t l) { return action_mlp_backward(layers, l) + 1; }
 static inline int64_t action_embedding_backward(int64_t layers) { return 3 * layers + 3; }
+static inline int64_t action_weight(int64_t layers, int64_t l) { return 3 * layers + 4 + layers - 1 - l; }
 
-/* The life of r begins, or ends, in the action a->now; that the plan does not allow for it is a bug. */
+/* The life of r begins, or ends, in the action a->now; that the plan does not allow for it is a bug.
+ * Of a region that is not there: nothing. */
 enum err region_begin(struct dev_stream *s, const struct activations *a, const struct region *r);
 enum err region_end(struct dev_stream *s, const struct activations *a, const struct region *r);
 

@@ -2,126 +2,206 @@
  *
  * Backward goes through the halves in reverse.  The gradient d of the stream passes both a
  * half and the path around it: d_x = d + J^T d, so each half adds to the stream's gradient.
+ *
+ * Each half is  norm -> layer cut by columns -> something by head or by element -> layer cut by
+ * rows -> dropout.  A split backward keeps the gradients in both layers' outputs and their
+ * inputs for block_backward_weight; a whole one uses them at once.
  */
 #include "model/block.h"
 
+#include "base/fault.h"
 #include "ops/ops.h"
-#include "params/params.h"
 
 #include <stdio.h>
-
-static const double epsilon = 1e-5; /* of the norms, as GPT-2 */
 
 /* Rows of a block, in the table's order; each weight is followed by its bias. */
 enum { LN_1 = 0, C_ATTN = 2, ATTENTION_PROJ = 4, LN_2 = 6, C_FC = 8, MLP_PROJ = 10 };
 
-static int row_of(const struct model *m, int layer)
+/* A block and the places of its pass. */
+struct block {
+  int64_t layer; /* of the whole model */
+  int row;       /* its first          */
+  const struct block_stash *stash;
+  const struct block_saved *saved;
+  const struct block_work *work;
+};
+
+static struct block block_at(const struct model *m, int64_t i)
 {
+  const struct activations *a = &m->memory;
+  const struct model_pass *p = m->now.pass;
+  const int64_t layer = m->now.chunk->first + i;
   char name[64];
-  snprintf(name, sizeof name, "transformer.h.%d.ln_1.weight", layer);
-  return params_find(m->config.table, name);
+  snprintf(name, sizeof name, "transformer.h.%d.ln_1.weight", (int)layer);
+  return (struct block){layer, params_find(m->config.table, name), &a->stash[p->slot * a->layers + i],
+                        &a->saved[(m->config.split ? p->weight_slot : p->slot) * a->layers + i], &a->work[i]};
 }
 
-static enum err linear(const struct model *m, int row, const struct tensor *y, const struct tensor *x)
+struct tensor block_out(const struct model *m, int64_t i) { return m->memory.stash[m->now.pass->slot * m->memory.layers + i].out; }
+
+enum err block_end_out(const struct model *m, int64_t i)
 {
-  const struct tensor w = model_weight(m, row), b = model_weight(m, row + 1);
-  return op_linear_fwd(m->config.compute, y, x, &w, &b, false);
+  return region_end(m->config.compute, &m->memory, &m->memory.stash[m->now.pass->slot * m->memory.layers + i].out_region);
 }
 
-static enum err linear_backward_x(const struct model *m, int row, const struct tensor *dx, const struct tensor *dy)
+/* Which positions see each other. */
+static const struct tensor *documents(const struct model *m)
 {
-  const struct tensor w = model_weight(m, row);
-  return op_linear_bwd_x(m->config.compute, dx, dy, &w, false);
+  const struct model_input *in = m->now.pass->in;
+  return fault_is(FAULT_PP_META_SHAPES_OR_POSITIONS) && m->now.chunk->stage > 0 ? &in->positions : &in->documents;
 }
 
-static enum err norm(const struct model *m, int row, const struct tensor *y, const struct tensor *mean,
-                     const struct tensor *rstd, const struct tensor *x)
+static int heads(const struct model *m) { return (int)m->config.run->heads / m->config.tp.size; }
+
+/* --- forward ------------------------------------------------------------------------------- */
+
+static enum err attention_forward(struct model *m, const struct block *k, const struct tensor *x)
 {
-  const struct tensor w = model_weight(m, row), b = model_weight(m, row + 1);
-  return op_layernorm_fwd(m->config.compute, y, mean, rstd, x, &w, &b, epsilon);
+  struct dev_stream *s = m->config.compute;
+  const struct block_stash *a = k->stash;
+  const struct tensor *room = &k->work->whole[BLOCK_FORWARD];
+  TRY(stage_norm(m, k->row + LN_1, &k->saved->ln1, &a->mean1, &a->rstd1, x));
+  TRY(stage_column(m, k->row + C_ATTN, &a->qkv, &k->saved->ln1, room, TP_EDGE_ATTENTION));
+  TRY(op_attention_fwd(s, &k->saved->mixed, &a->lse, &a->qkv, documents(m), heads(m)));
+  TRY(stage_row(m, k->row + ATTENTION_PROJ, &a->sum, &k->saved->mixed, room, TP_EDGE_ATTENTION));
+  if (m->now.drop) TRY(stage_dropout(m, k->layer, STAGE_SITE_ATTENTION, &a->sum, &a->sum));
+  return op_add(s, &a->sum, x, &a->sum);
 }
 
-/* d (in the norm's output) becomes the gradient in x and is added to the stream's. */
+static enum err mlp_forward(struct model *m, const struct block *k)
+{
+  struct dev_stream *s = m->config.compute;
+  const struct block_stash *a = k->stash;
+  const struct tensor *room = &k->work->whole[BLOCK_FORWARD];
+  TRY(stage_norm(m, k->row + LN_2, &k->saved->ln2, &a->mean2, &a->rstd2, &a->sum));
+  TRY(stage_column(m, k->row + C_FC, &a->fc, &k->saved->ln2, room, TP_EDGE_MLP));
+  TRY(op_gelu_fwd(s, &k->saved->act, &a->fc));
+  TRY(stage_row(m, k->row + MLP_PROJ, &a->out, &k->saved->act, room, TP_EDGE_MLP));
+  if (m->now.drop) TRY(stage_dropout(m, k->layer, STAGE_SITE_MLP, &a->out, &a->out));
+  return op_add(s, &a->out, &a->sum, &a->out);
+}
+
+enum err block_forward(struct model *m, int64_t i, const struct tensor *x)
+{
+  struct dev_stream *s = m->config.compute;
+  const struct block k = block_at(m, i);
+  m->memory.now = action_forward(i);
+  TRY(region_begin(s, &m->memory, &k.stash->attention));
+  TRY(region_begin(s, &m->memory, &k.stash->mlp));
+  TRY(region_begin(s, &m->memory, &k.stash->out_region));
+  TRY(region_begin(s, &m->memory, &k.saved->attention));
+  TRY(region_begin(s, &m->memory, &k.saved->mlp));
+  TRY(region_begin(s, &m->memory, &k.work->forward));
+  TRY(attention_forward(m, &k, x));
+  TRY(mlp_forward(m, &k));
+  TRY(region_end(s, &m->memory, &k.work->forward));
+  return kept_store(m, k.layer, false, &k.stash->out);
+}
+
+/* --- backward -------------------------------------------------------------------------------- */
+
+/* The gradient in a row-cut layer's output, all rows of it: where it may be until the next write
+ * to d (n rows), `room` (all rows), or, when split, in `saved`, which keeps it. */
+static enum err output_gradient(const struct model *m, const struct block *k, enum stage_site site, const struct tensor *d,
+                                const struct tensor *room, const struct tensor *saved, enum tp_edge edge, struct tensor *out)
+{
+  const bool split = m->config.split, whole = m->n == m->N;
+  const struct tensor *rows = split && whole ? saved : d;
+  if (m->now.drop)
+    TRY(stage_dropout(m, k->layer, site, rows, &m->now.stream));
+  else if (rows == saved)
+    TRY(op_copy(m->config.compute, rows, &m->now.stream));
+  else
+    rows = &m->now.stream;
+  return stage_whole(m, rows, split ? saved : room, edge, out);
+}
+
+/* d (in the norm's output) becomes the gradient in x; with the stream's it is d_x. */
 static enum err norm_backward(const struct model *m, int row, const struct tensor *d, const struct tensor *x,
-                              const struct tensor *mean, const struct tensor *rstd)
+                              const struct tensor *mean, const struct tensor *rstd, const struct tensor *d_x)
 {
-  const struct tensor w = model_weight(m, row);
-  TRY(model_norm_gradient(m, row, d, x, mean, rstd));
+  const struct tensor w = stage_weight(m, row);
+  TRY(stage_norm_gradient(m, row, d, x, mean, rstd));
   TRY(op_layernorm_bwd_x(m->config.compute, d, d, x, &w, mean, rstd));
-  return op_accumulate(m->config.compute, &m->memory.d_stream, d);
+  return op_add(m->config.compute, d_x, &m->now.stream, d);
 }
 
-enum err block_forward(struct model *m, const struct model_input *in, int layer, const struct tensor *x)
+static enum err mlp_backward(const struct model *m, const struct block *k)
 {
   struct dev_stream *s = m->config.compute;
-  const struct block_memory *k = &m->memory.blocks[layer];
-  const int row = row_of(m, layer);
-  m->memory.now = action_forward(layer);
-  TRY(region_begin(s, &m->memory, &k->attention));
-  TRY(region_begin(s, &m->memory, &k->mlp));
-  TRY(region_begin(s, &m->memory, &k->out_region));
-
-  TRY(norm(m, row + LN_1, &k->ln1, &k->mean1, &k->rstd1, x));
-  TRY(linear(m, row + C_ATTN, &k->qkv, &k->ln1));
-  TRY(op_attention_fwd(s, &k->mixed, &k->lse, &k->qkv, &in->documents, (int)m->config.run->heads));
-  TRY(linear(m, row + ATTENTION_PROJ, &k->sum, &k->mixed));
-  if (m->drop) TRY(model_dropout(m, in, layer, MODEL_SITE_ATTENTION, &k->sum, &k->sum));
-  TRY(op_add(s, &k->sum, x, &k->sum));
-
-  TRY(norm(m, row + LN_2, &k->ln2, &k->mean2, &k->rstd2, &k->sum));
-  TRY(linear(m, row + C_FC, &k->fc, &k->ln2));
-  TRY(op_gelu_fwd(s, &k->act, &k->fc));
-  TRY(linear(m, row + MLP_PROJ, &k->out, &k->act));
-  if (m->drop) TRY(model_dropout(m, in, layer, MODEL_SITE_MLP, &k->out, &k->out));
-  return op_add(s, &k->out, &k->sum, &k->out);
-}
-
-static enum err mlp_backward(const struct model *m, const struct model_input *in, int layer, int row)
-{
-  struct dev_stream *s = m->config.compute;
-  const struct block_memory *k = &m->memory.blocks[layer];
-  const struct tensor *d = &m->memory.d_stream;
-  TRY(region_begin(s, &m->memory, &k->mlp_backward));
-  if (m->drop) {
-    TRY(model_dropout(m, in, layer, MODEL_SITE_MLP, &k->d_mlp, d));
-    d = &k->d_mlp;
+  const struct block_stash *a = k->stash;
+  const struct block_saved *v = k->saved;
+  const struct tensor *d = &k->work->d_mlp, *room = &k->work->whole[BLOCK_MLP_BACKWARD];
+  struct tensor dy, x;
+  TRY(region_begin(s, &m->memory, &k->work->mlp_backward));
+  TRY(region_begin(s, &m->memory, &v->mlp_gradient));
+  TRY(output_gradient(m, k, STAGE_SITE_MLP, d, room, &v->d_mlp, TP_EDGE_MLP_BACKWARD, &dy));
+  if (!m->config.split) TRY(stage_linear_gradient(m, k->row + MLP_PROJ, &dy, &v->act));
+  const struct tensor w = stage_weight(m, k->row + MLP_PROJ);
+  TRY(op_linear_bwd_x(s, &v->d_act, &dy, &w, false));
+  TRY(op_gelu_bwd(s, &v->d_act, &v->d_act, &a->fc));
+  if (!m->config.split) {
+    TRY(stage_whole(m, &v->ln2, room, TP_EDGE_MLP_BACKWARD, &x));
+    TRY(stage_linear_gradient(m, k->row + C_FC, &v->d_act, &x));
   }
-  TRY(model_linear_gradient(m, row + MLP_PROJ, d, &k->act));
-  TRY(linear_backward_x(m, row + MLP_PROJ, &k->d_act, d));
-  TRY(op_gelu_bwd(s, &k->d_act, &k->d_act, &k->fc));
-  TRY(model_linear_gradient(m, row + C_FC, &k->d_act, &k->ln2));
-  TRY(linear_backward_x(m, row + C_FC, &k->d_mlp, &k->d_act));
-  TRY(norm_backward(m, row + LN_2, &k->d_mlp, &k->sum, &k->mean2, &k->rstd2));
-  TRY(region_end(s, &m->memory, &k->mlp_backward));
-  return region_end(s, &m->memory, &k->mlp);
+  TRY(stage_column_backward(m, k->row + C_FC, d, &v->d_act, room, TP_EDGE_MLP_BACKWARD));
+  TRY(norm_backward(m, k->row + LN_2, d, &a->sum, &a->mean2, &a->rstd2, &m->now.stream));
+  TRY(region_end(s, &m->memory, &k->work->mlp_backward));
+  return region_end(s, &m->memory, &a->mlp);
 }
 
-static enum err attention_backward(const struct model *m, const struct model_input *in, int layer, int row,
-                                   const struct tensor *x)
+static enum err attention_backward(const struct model *m, const struct block *k, const struct tensor *x, const struct tensor *d_x)
 {
   struct dev_stream *s = m->config.compute;
-  const struct block_memory *k = &m->memory.blocks[layer];
-  const struct tensor *d = &m->memory.d_stream;
-  TRY(region_begin(s, &m->memory, &k->attention_backward));
-  if (m->drop) {
-    TRY(model_dropout(m, in, layer, MODEL_SITE_ATTENTION, &k->d_attention, d));
-    d = &k->d_attention;
+  const struct block_stash *a = k->stash;
+  const struct block_saved *v = k->saved;
+  const struct tensor *d = &k->work->d_attention, *d_mixed = &k->work->d_mixed, *room = &k->work->whole[BLOCK_ATTENTION_BACKWARD];
+  struct tensor dy, whole;
+  TRY(region_begin(s, &m->memory, &k->work->attention_backward));
+  TRY(region_begin(s, &m->memory, &v->attention_gradient));
+  TRY(output_gradient(m, k, STAGE_SITE_ATTENTION, d, room, &v->d_attention, TP_EDGE_ATTENTION_BACKWARD, &dy));
+  if (!m->config.split) TRY(stage_linear_gradient(m, k->row + ATTENTION_PROJ, &dy, &v->mixed));
+  const struct tensor w = stage_weight(m, k->row + ATTENTION_PROJ);
+  TRY(op_linear_bwd_x(s, d_mixed, &dy, &w, false));
+  TRY(op_attention_bwd(s, &v->d_qkv, d_mixed, &v->mixed, &a->lse, &a->qkv, documents(m), heads(m)));
+  if (!m->config.split) {
+    TRY(stage_whole(m, &v->ln1, room, TP_EDGE_ATTENTION_BACKWARD, &whole));
+    TRY(stage_linear_gradient(m, k->row + C_ATTN, &v->d_qkv, &whole));
   }
-  TRY(model_linear_gradient(m, row + ATTENTION_PROJ, d, &k->mixed));
-  TRY(linear_backward_x(m, row + ATTENTION_PROJ, &k->d_mixed, d));
-  TRY(op_attention_bwd(s, &k->d_qkv, &k->d_mixed, &k->mixed, &k->lse, &k->qkv, &in->documents, (int)m->config.run->heads));
-  TRY(model_linear_gradient(m, row + C_ATTN, &k->d_qkv, &k->ln1));
-  TRY(linear_backward_x(m, row + C_ATTN, &k->d_attention, &k->d_qkv));
-  TRY(norm_backward(m, row + LN_1, &k->d_attention, x, &k->mean1, &k->rstd1));
-  TRY(region_end(s, &m->memory, &k->attention_backward));
-  return region_end(s, &m->memory, &k->attention);
+  TRY(stage_column_backward(m, k->row + C_ATTN, d, &v->d_qkv, room, TP_EDGE_ATTENTION_BACKWARD));
+  TRY(norm_backward(m, k->row + LN_1, d, x, &a->mean1, &a->rstd1, d_x));
+  TRY(region_end(s, &m->memory, &k->work->attention_backward));
+  return region_end(s, &m->memory, &a->attention);
 }
 
-enum err block_backward(struct model *m, const struct model_input *in, int layer, const struct tensor *x)
+enum err block_backward(struct model *m, int64_t i, const struct tensor *x, const struct tensor *d_x)
 {
-  const int row = row_of(m, layer);
-  m->memory.now = action_mlp_backward(m->memory.layers, layer);
-  TRY(mlp_backward(m, in, layer, row));
-  m->memory.now = action_attention_backward(m->memory.layers, layer);
-  return attention_backward(m, in, layer, row, x);
+  const struct block k = block_at(m, i);
+  m->memory.now = action_mlp_backward(m->memory.layers, i);
+  TRY(kept_store(m, k.layer, true, &m->now.stream));
+  TRY(mlp_backward(m, &k));
+  m->memory.now = action_attention_backward(m->memory.layers, i);
+  return attention_backward(m, &k, x, d_x);
+}
+
+enum err block_backward_weight(struct model *m, int64_t i)
+{
+  struct dev_stream *s = m->config.compute;
+  const struct block k = block_at(m, i);
+  const struct block_saved *v = k.saved;
+  const struct tensor *room = &k.work->whole[BLOCK_WEIGHT];
+  struct tensor x;
+  m->memory.now = action_weight(m->memory.layers, i);
+  TRY(region_begin(s, &m->memory, &k.work->weight));
+  TRY(stage_linear_gradient(m, k.row + MLP_PROJ, &v->d_mlp, &v->act));
+  TRY(stage_whole(m, &v->ln2, room, TP_EDGE_MLP_BACKWARD, &x));
+  TRY(stage_linear_gradient(m, k.row + C_FC, &v->d_act, &x));
+  TRY(region_end(s, &m->memory, &v->mlp));
+  TRY(region_end(s, &m->memory, &v->mlp_gradient));
+  TRY(stage_linear_gradient(m, k.row + ATTENTION_PROJ, &v->d_attention, &v->mixed));
+  TRY(stage_whole(m, &v->ln1, room, TP_EDGE_ATTENTION_BACKWARD, &x));
+  TRY(stage_linear_gradient(m, k.row + C_ATTN, &v->d_qkv, &x));
+  TRY(region_end(s, &m->memory, &v->attention));
+  TRY(region_end(s, &m->memory, &v->attention_gradient));
+  return region_end(s, &m->memory, &k.work->weight);
 }

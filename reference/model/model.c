@@ -1,83 +1,63 @@
-/* model.c - embedding, blocks, head and loss; who frees what when. */
+/* model.c - the walk through a chunk's layers; create and destroy. */
 #include "model/block.h"
+#include "model/ends.h"
+#include "model/tied.h"
 
-#include "ops/ops.h"
+#include "base/fault.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-static const double epsilon = 1e-5; /* of the final norm, as GPT-2 */
-
-static bool frozen(const struct model *m, int row) { return m->config.table->rows[row].frozen; }
-
-static struct tensor view(const struct model *m, void *flat, int row)
-{
-  const struct param *p = &m->config.table->rows[row];
-  return tensor_at((char *)flat + (size_t)m->config.flat->offset[row] * dtype_bytes(m->type), m->type, p->rows, p->cols);
-}
-
-struct tensor model_weight(const struct model *m, int row) { return view(m, m->config.weights, row); }
-struct tensor model_gradient(const struct model *m, int row) { return view(m, m->config.gradients, row); }
-
-void model_tell(const struct model *m, int row)
-{
-  if (m->ready && m->config.table->rows[row].shared_with < 0) m->ready(m->ready_arg, row);
-}
-
-enum err model_linear_gradient(const struct model *m, int row, const struct tensor *dy, const struct tensor *x)
-{
-  if (!frozen(m, row) || !frozen(m, row + 1)) {
-    const struct tensor dw = model_gradient(m, row), db = model_gradient(m, row + 1);
-    TRY(op_linear_bwd_w(m->config.compute, &dw, &db, dy, x, false));
-  }
-  model_tell(m, row + 1);
-  model_tell(m, row);
-  return ERR_OK;
-}
-
-enum err model_norm_gradient(const struct model *m, int row, const struct tensor *dy, const struct tensor *x,
-                             const struct tensor *mean, const struct tensor *rstd)
-{
-  if (!frozen(m, row) || !frozen(m, row + 1)) {
-    const struct tensor dw = model_gradient(m, row), db = model_gradient(m, row + 1);
-    TRY(op_layernorm_bwd_w(m->config.compute, &dw, &db, dy, x, mean, rstd));
-  }
-  model_tell(m, row + 1);
-  model_tell(m, row);
-  return ERR_OK;
-}
-
-enum err model_dropout(const struct model *m, const struct model_input *in, int layer, enum model_site site,
-                       const struct tensor *y, const struct tensor *x)
-{
-  const struct run_config *run = m->config.run;
-  const struct rng_key key = {(uint64_t)run->seed, RNG_DROPOUT + (uint32_t)(layer + 1) * 4 + (uint32_t)site, 0};
-  return op_dropout(m->config.compute, y, x, run->dropout, key, &m->config.step, &in->samples, run->positions, m->T, 0);
-}
 
 /* --- create ------------------------------------------------------------------------ */
 
-static struct tensor head_accumulator(const struct model *m)
+static enum err check_config(const struct model_config *c)
 {
-  const struct param *p = &m->config.table->rows[m->head_row];
-  return tensor_at(m->head_gradient, m->type, p->rows, p->cols);
+  const struct params_place *place = &c->place;
+  if (c->slots < 1 || c->inputs < 0 || c->weight_slots < (c->split ? 1 : 0))
+    FAIL(ERR_ARG, "model: %d slots, %d weight slots, %d inputs; valid: from 1, %d and 0", c->slots, c->weight_slots, c->inputs, c->split);
+  if (place->pp < 1 || (place->pp > 1 && place->partition.stages % place->pp != 0))
+    FAIL(ERR_ARG, "model: %d virtual stages on %d pipeline ranks", place->partition.stages, place->pp);
+  if (c->tp.size != place->tp || c->tp.rank != place->tp_rank || (c->tp.size > 1) != (c->tp.comm != NULL))
+    FAIL(ERR_ARG, "model: rank %d of a tensor group of %d at place %d of %d", c->tp.rank, c->tp.size, place->tp_rank, place->tp);
+  return ERR_OK;
 }
 
-static enum err create_head_accumulator(struct model *m)
+static enum err create_chunks(struct model *m)
 {
-  void *at = NULL;
-  if (!m->tied || frozen(m, m->head_row)) return ERR_OK;
-  const int64_t count = m->config.flat->length[m->head_row];
-  TRY(dev_alloc(m->config.dev, (size_t)count * dtype_bytes(m->type), DEV_GRADIENTS, "head's use of the tied matrix", &at));
-  m->head_gradient = at;
-  const struct tensor accumulator = head_accumulator(m);
-  return op_fill(m->config.compute, &accumulator, 0.0);
+  const struct params_place *place = &m->config.place;
+  const struct partition whole = {1, {0, m->config.run->layers}}, *partition = place->pp > 1 ? &place->partition : &whole;
+  m->chunks = partition->stages / place->pp;
+  m->chunk = calloc((size_t)m->chunks, sizeof *m->chunk);
+  if (m->chunk == NULL) FAIL(ERR_MEMORY, "model: %d chunks", m->chunks);
+  for (int c = 0; c < m->chunks; c++) {
+    const int k = c * place->pp + place->pp_rank;
+    m->chunk[c] = (struct chunk){k, partition->first[k], partition->first[k + 1] - partition->first[k], k == 0, k == partition->stages - 1};
+    m->begins |= m->chunk[c].begins;
+    m->ends |= m->chunk[c].ends;
+  }
+  return ERR_OK;
+}
+
+static enum err create_memory(struct model *m)
+{
+  const struct model_config *c = &m->config;
+  const struct run_config *run = c->run;
+  int64_t layers = 0;
+  for (int i = 0; i < m->chunks; i++)
+    if (m->chunk[i].layers > layers) layers = m->chunk[i].layers;
+  const struct activation_sizes sizes = {
+    .type = m->type, .N = m->N, .n = m->n, .C = run->hidden, .H = run->heads, .V = c->flat->rows[m->head_row], .layers = layers,
+    .t = c->tp.size, .slots = c->slots, .weight_slots = c->weight_slots, .inputs = c->inputs,
+    .heads = run->schedule == SCHEDULE_GPIPE ? c->slots : 1, /* others' last stage goes back at once */
+    .begins = m->begins, .ends = m->ends, .split = c->split, .sequence = m->n < m->N,
+    .shared = c->slots == 1 && m->chunks == 1 && !c->split, .separate = c->separate};
+  return activations_allocate(c->dev, &sizes, &m->memory);
 }
 
 enum err model_create(const struct model_config *c, struct model **out)
 {
   enum err err;
   *out = NULL;
+  TRY(check_config(c));
   const struct run_config *run = c->run;
   struct model *m = calloc(1, sizeof *m);
   if (m == NULL) FAIL(ERR_MEMORY, "model: %zu bytes", sizeof *m);
@@ -85,14 +65,19 @@ enum err model_create(const struct model_config *c, struct model **out)
   m->type = (enum dtype)run->precision;
   m->B = run->micro_batch;
   m->T = run->sequence;
+  m->N = m->B * m->T;
+  m->n = tp_rows(&c->tp, m->N);
   m->tied = run->tied;
+  m->head_held = -1;
   m->norm_row = params_find(c->table, "transformer.ln_f.weight");
   m->head_row = params_find(c->table, run->tied ? "transformer.wte.weight" : "lm_head.weight");
   BUG_IF(m->norm_row < 0 || m->head_row < 0);
-  const struct activation_sizes sizes = {m->type, m->B * m->T, run->hidden, run->heads, run->vocab, run->layers,
-                                         run->dump == DUMP_ALL, c->separate};
-  TRY_TO(destroy, activations_allocate(c->dev, &sizes, &m->memory));
-  TRY_TO(destroy, create_head_accumulator(m));
+  TRY_TO(destroy, create_chunks(m));
+  if (m->tied && c->place.pp > 1 && (m->begins || m->ends) && c->tied == NULL)
+    FAIL_TO(destroy, ERR_ARG, "model: the tied matrix is on two stages, and there is no group of them");
+  TRY_TO(destroy, create_memory(m));
+  TRY_TO(destroy, kept_create(m));
+  TRY_TO(destroy, tied_create(m));
   *out = m;
   return ERR_OK;
 
@@ -105,14 +90,16 @@ void model_destroy(struct model *m)
 {
   if (m == NULL) return;
   dev_sync_stream(m->config.compute); /* an error of its work is the caller's to see at its own synchronisation */
+  tied_destroy(m);
+  kept_destroy(m);
   activations_free(m->config.dev, &m->memory);
-  dev_free(m->config.dev, m->head_gradient);
+  free(m->chunk);
   free(m);
 }
 
-size_t model_activation_bytes(const struct model *m) { return m->memory.bytes; }
+size_t model_activation_bytes(const struct model *m) { return m->memory.bytes + m->kept.bytes; }
 
-/* --- forward ----------------------------------------------------------------------- */
+/* --- passes -------------------------------------------------------------------------- */
 
 static enum err check_input(const struct model *m, const struct model_input *in)
 {
@@ -123,155 +110,118 @@ static enum err check_input(const struct model *m, const struct model_input *in)
   return tensor_expect("samples", &in->samples, m->B, 1);
 }
 
-/* The input of block `layer`; layer L: of the final norm. */
-static const struct tensor *input_of(const struct model *m, int layer)
+static enum err in_range(const char *what, int i, int n)
 {
-  return layer == 0 ? &m->memory.embedding : &m->memory.blocks[layer - 1].out;
+  if (i < 0 || i >= n) FAIL(ERR_ARG, "pass: %s %d of %d", what, i, n);
+  return ERR_OK;
 }
 
-static enum err embedding_forward(struct model *m, const struct model_input *in)
+static enum err begin_pass(struct model *m, const struct model_pass *p, bool last, model_ready ready, void *arg)
 {
-  struct dev_stream *s = m->config.compute;
-  const struct tensor wte = model_weight(m, 0), wpe = model_weight(m, 1), *x = &m->memory.embedding;
-  m->memory.now = ACTION_EMBEDDING;
-  TRY(region_begin(s, &m->memory, &m->memory.embedding_region));
-  TRY(op_embedding_fwd(s, x, &wte, &in->tokens, 0, m->config.run->vocab));
-  TRY(op_position_fwd(s, x, &wpe, &in->positions, 0));
-  return m->drop ? model_dropout(m, in, -1, MODEL_SITE_EMBEDDING, x, x) : ERR_OK;
+  TRY(in_range("chunk", p->chunk, m->chunks));
+  TRY(in_range("slot", p->slot, m->config.slots));
+  if (m->config.split) TRY(in_range("weight slot", p->weight_slot, m->config.weight_slots));
+  if (!m->chunk[p->chunk].begins) TRY(in_range("input", p->input, m->config.inputs));
+  TRY(check_input(m, p->in));
+  m->now = (struct walk){.chunk = &m->chunk[p->chunk], .pass = p, .last = last, .ready = ready, .ready_arg = arg};
+  return ERR_OK;
 }
 
-static enum err head_forward(struct model *m, const struct model_input *in, const struct tensor *loss_sum)
+/* The input of block i of the chunk; i = its layers: the output of the last. */
+static struct tensor input_of(const struct model *m, int64_t i)
 {
-  struct dev_stream *s = m->config.compute;
-  const struct activations *a = &m->memory;
-  const struct tensor w = model_weight(m, m->norm_row), b = model_weight(m, m->norm_row + 1), head = model_weight(m, m->head_row);
-  m->memory.now = action_head(a->layers);
-  TRY(region_begin(s, &m->memory, &a->norm_region));
-  TRY(region_begin(s, &m->memory, &a->logits_region));
-  TRY(region_begin(s, &m->memory, &a->losses_region));
-  TRY(op_layernorm_fwd(s, &a->normed, &a->mean, &a->rstd, input_of(m, (int)a->layers), &w, &b, epsilon));
-  TRY(op_linear_fwd(s, &a->logits, &a->normed, &head, NULL, true));
-  TRY(op_cross_entropy_fwd(s, &a->losses, &a->lse, &a->logits, &in->targets));
-  return op_sum(s, loss_sum, &a->losses);
+  if (i > 0) return block_out(m, i - 1);
+  return m->now.chunk->begins ? embedding_out(m) : m->memory.inputs[m->now.pass->input];
 }
 
-static bool keeps(const struct model *m) { return m->config.run->dump == DUMP_ALL; }
-
-enum err model_forward(struct model *m, const struct model_input *in, bool train, const struct tensor *loss_sum)
+enum err model_forward(struct model *m, const struct model_pass *pass, bool train, const struct tensor *loss_sum)
 {
-  TRY(check_input(m, in));
-  m->drop = train && m->config.run->dropout > 0.0;
-  TRY(embedding_forward(m, in));
-  for (int l = 0; l < m->memory.layers; l++) TRY(block_forward(m, in, l, input_of(m, l)));
-  TRY(head_forward(m, in, loss_sum));
-  return keeps(m) ? ERR_OK : region_end(m->config.compute, &m->memory, &m->memory.losses_region);
-}
-
-/* --- backward ---------------------------------------------------------------------- */
-
-static enum err keep_gradient(const struct model *m, const struct region *r, const struct tensor *copy)
-{
-  if (!keeps(m)) return ERR_OK;
-  TRY(region_begin(m->config.compute, &m->memory, r));
-  return op_copy(m->config.compute, copy, &m->memory.d_stream);
-}
-
-/* The stream's gradient is kept as that in the input of block `layer`, whose own life ends. */
-static enum err finish_input_of(const struct model *m, int layer)
-{
-  const struct activations *a = &m->memory;
-  if (layer == 0) {
-    TRY(keep_gradient(m, &a->kept_embedding_gradient, &a->d_embedding));
-    return keeps(m) ? ERR_OK : region_end(m->config.compute, &m->memory, &a->embedding_region);
+  TRY(begin_pass(m, pass, false, NULL, NULL));
+  const struct chunk *c = m->now.chunk;
+  m->now.drop = train && m->config.run->dropout > 0.0;
+  if (c->begins) TRY(embedding_forward(m));
+  for (int64_t i = 0; i < c->layers; i++) {
+    const struct tensor x = input_of(m, i);
+    TRY(block_forward(m, i, &x));
   }
-  const struct block_memory *k = &a->blocks[layer - 1];
-  TRY(keep_gradient(m, &k->kept_gradient, &k->d_out));
-  return keeps(m) ? ERR_OK : region_end(m->config.compute, &m->memory, &k->out_region);
+  const struct tensor out = block_out(m, c->layers - 1);
+  return c->ends ? head_forward(m, &out, train, loss_sum) : ERR_OK;
 }
 
-static enum err head_backward(struct model *m, const struct model_input *in, const struct tensor *scale)
+/* Whose reader is through with its backward: the input of block i. */
+static enum err end_input(const struct model *m, int64_t i)
 {
-  struct dev_stream *s = m->config.compute;
-  const struct activations *a = &m->memory;
-  const struct tensor *d = &a->d_stream, *x = input_of(m, (int)a->layers);
-  const struct tensor head = model_weight(m, m->head_row), w = model_weight(m, m->norm_row);
-  const struct tensor d_head = m->tied ? head_accumulator(m) : model_gradient(m, m->head_row);
-  m->memory.now = action_head_backward(a->layers);
-  TRY(region_begin(s, &m->memory, &a->stream_region));
-  TRY(op_cross_entropy_bwd(s, &a->logits, &a->logits, &a->lse, &in->targets, scale, 0, a->logits.cols));
-  if (!frozen(m, m->head_row)) TRY(op_linear_bwd_w(s, &d_head, NULL, &a->logits, &a->normed, true));
-  if (!m->tied) model_tell(m, m->head_row);
-  TRY(op_linear_bwd_x(s, d, &a->logits, &head, true));
-  TRY(region_end(s, &m->memory, &a->logits_region));
-
-  TRY(keep_gradient(m, &a->kept_norm_gradient, &a->d_normed));
-  TRY(model_norm_gradient(m, m->norm_row, d, x, &a->mean, &a->rstd));
-  TRY(op_layernorm_bwd_x(s, d, d, x, &w, &a->mean, &a->rstd));
-  return keeps(m) ? ERR_OK : region_end(s, &m->memory, &a->norm_region);
+  if (i > 0) return block_end_out(m, i - 1);
+  return m->now.chunk->begins ? region_end(m->config.compute, &m->memory, &m->memory.embedding_regions[m->now.pass->slot]) : ERR_OK;
 }
 
-static enum err embedding_backward(struct model *m, const struct model_input *in)
+static enum err backward(struct model *m, const struct tensor *scale)
 {
-  struct dev_stream *s = m->config.compute;
-  const struct tensor *d = &m->memory.d_stream, d_wte = model_gradient(m, 0), d_wpe = model_gradient(m, 1);
-  m->memory.now = action_embedding_backward(m->memory.layers);
-  if (m->drop) TRY(model_dropout(m, in, -1, MODEL_SITE_EMBEDDING, d, d));
-  if (!frozen(m, 0)) TRY(op_embedding_bwd_w(s, &d_wte, d, &in->tokens, 0, m->config.run->vocab));
-  if (!frozen(m, 1)) TRY(op_position_bwd_w(s, &d_wpe, d, &in->positions, 0));
-  model_tell(m, 1);
-  return region_end(s, &m->memory, &m->memory.stream_region);
+  const struct chunk *c = m->now.chunk;
+  const struct tensor out = block_out(m, c->layers - 1);
+  m->now.drop = m->config.run->dropout > 0.0;
+  m->now.scale = scale;
+  m->now.stream = out; /* what the next stage sent; it ends where it is used up */
+  if (c->ends) TRY(head_backward(m, &out));
+  if (c->ends) TRY(end_input(m, c->layers));
+  for (int64_t i = c->layers - 1; i >= 0; i--) {
+    const struct tensor x = input_of(m, i);
+    TRY(block_backward(m, i, &x, i == 0 && !c->begins ? &x : &m->now.stream));
+    TRY(end_input(m, i));
+  }
+  if (c->begins) TRY(embedding_backward(m));
+  return c->ends ? region_end(m->config.compute, &m->memory, &m->memory.stream_region) : end_input(m, c->layers);
 }
 
-/* embedding's use + head's use, in this order, once before each reduction. */
-static enum err join_tied_uses(struct model *m)
+static enum err backward_weight(struct model *m)
 {
-  if (m->head_gradient == NULL) return ERR_OK;
-  const struct tensor flat = model_gradient(m, m->head_row), head = head_accumulator(m);
-  TRY(op_accumulate(m->config.compute, &flat, &head));
-  return op_fill(m->config.compute, &head, 0.0);
+  if (fault_is(FAULT_PP_ZB_BYPASSES_HOOKS)) m->now.ready = NULL;
+  for (int64_t i = m->now.chunk->layers - 1; i >= 0; i--) TRY(block_backward_weight(m, i));
+  return ERR_OK;
 }
 
-static void tell_unused(const struct model *m)
-{
-  for (int row = m->config.table->n - 1; row >= 0; row--)
-    if (m->config.table->rows[row].unused) model_tell(m, row);
-}
-
-enum err model_backward(struct model *m, const struct model_input *in, const struct tensor *scale, bool last,
+enum err model_backward(struct model *m, const struct model_pass *pass, const struct tensor *scale, bool last,
                         model_ready ready, void *arg)
 {
-  TRY(check_input(m, in));
-  m->ready = last ? ready : NULL;
-  m->ready_arg = arg;
-  tell_unused(m);
-  TRY(head_backward(m, in, scale));
-  for (int l = (int)m->memory.layers; l > 0; l--) {
-    TRY(finish_input_of(m, l));
-    TRY(block_backward(m, in, l - 1, input_of(m, l - 1)));
-  }
-  TRY(finish_input_of(m, 0));
-  TRY(embedding_backward(m, in));
-  if (last) TRY(join_tied_uses(m));
-  model_tell(m, 0);
+  TRY(begin_pass(m, pass, last, ready, arg));
+  TRY(backward(m, scale));
+  return m->config.split ? backward_weight(m) : ERR_OK;
+}
+
+static enum err expect_split(const struct model *m)
+{
+  if (!m->config.split) FAIL(ERR_ARG, "backward in two passes: this model was created to do it in one");
   return ERR_OK;
 }
 
-/* --- O15 --------------------------------------------------------------------------- */
-
-enum err model_block(struct model *m, int layer, bool gradient, struct tensor *out)
+enum err model_backward_input(struct model *m, const struct model_pass *pass, const struct tensor *scale, bool last,
+                              model_ready ready, void *arg)
 {
-  const struct activations *a = &m->memory;
-  const int L = (int)a->layers;
-  if (!keeps(m)) FAIL(ERR_ARG, "block %d: outputs are kept only with dump: all", layer);
-  if (layer < -1 || layer > L + 1 || (layer == L + 1 && gradient))
-    FAIL(ERR_ARG, "block %d%s; valid: -1 to %d, and %d without gradient", layer, gradient ? ", gradient" : "", L, L + 1);
-  if (layer == L + 1)
-    *out = a->losses;
-  else if (layer == L)
-    *out = gradient ? a->d_normed : a->normed;
-  else if (layer == -1)
-    *out = gradient ? a->d_embedding : a->embedding;
-  else
-    *out = gradient ? a->blocks[layer].d_out : a->blocks[layer].out;
+  TRY(expect_split(m));
+  TRY(begin_pass(m, pass, last, ready, arg));
+  return backward(m, scale);
+}
+
+enum err model_backward_weight(struct model *m, const struct model_pass *pass, bool last, model_ready ready, void *arg)
+{
+  TRY(expect_split(m));
+  TRY(begin_pass(m, pass, last, ready, arg));
+  return backward_weight(m);
+}
+
+enum err model_finish(struct model *m, model_ready ready, void *arg)
+{
+  m->now = (struct walk){.last = true, .ready = ready, .ready_arg = arg};
+  TRY(tied_join(m));
+  for (int row = m->config.table->n - 1; row >= 0; row--)
+    if (m->config.table->rows[row].unused && m->config.flat->length[row] > 0) stage_tell(m, row);
+  if (m->tied && m->config.flat->length[m->head_row] > 0) stage_tell(m, m->head_row);
   return ERR_OK;
+}
+
+struct tensor model_boundary(const struct model *m, const struct model_pass *pass, bool output)
+{
+  const struct chunk *c = &m->chunk[pass->chunk];
+  BUG_IF(pass->slot < 0 || pass->slot >= m->config.slots || (!output && (pass->input < 0 || pass->input >= m->config.inputs)));
+  return output ? m->memory.stash[pass->slot * m->memory.layers + c->layers - 1].out : m->memory.inputs[pass->input];
 }

@@ -63,7 +63,7 @@ static enum err fill_input(struct bench *b)
 
 static enum err open_all(struct bench *b, int argc, char **argv)
 {
-  struct model_config m = {.run = &b->run};
+  struct model_config m = {.run = &b->run, .place = params_place_alone, .tp = {.size = 1}, .slots = 1};
   void *scalars = NULL;
   config_default(&b->run);
   TRY(config_set(&b->run, "model", argc > 1 ? argv[1] : "gpt2-124m"));
@@ -98,11 +98,13 @@ static enum err open_all(struct bench *b, int argc, char **argv)
 
 static enum err one(struct bench *b, double *forward_ms, double *backward_ms)
 {
+  const struct model_pass pass = {.in = &b->in};
   const double start = clock_ms();
-  TRY(model_forward(b->model, &b->in, true, &b->loss));
+  TRY(model_forward(b->model, &pass, true, &b->loss));
   TRY(dev_sync(b->dev));
   const double middle = clock_ms();
-  TRY(model_backward(b->model, &b->in, &b->scale, true, NULL, NULL));
+  TRY(model_backward(b->model, &pass, &b->scale, true, NULL, NULL));
+  TRY(model_finish(b->model, NULL, NULL));
   TRY(dev_sync(b->dev));
   *forward_ms = middle - start;
   *backward_ms = clock_ms() - middle;

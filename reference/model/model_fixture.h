@@ -1,12 +1,12 @@
 /* model_fixture.h - what the tests of this room share.
  *
- * A rig is a device, a table, weights, one model and two micro-batches with two documents a
- * sequence, ignored targets and padding.  Sizes are odd so that nothing divides.
+ * A rig is a device, a table, weights, one rank's part of a model and micro-batches with two
+ * documents a sequence, ignored targets and padding.  Sizes are odd so that nothing divides.
  */
 #ifndef MODEL_MODEL_FIXTURE_H
 #define MODEL_MODEL_FIXTURE_H
 
-#include "model/block.h"
+#include "model/stage.h"
 
 #include "base/rng.h"
 #include "ops/ops.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { B = 2, T = 7, V = 11, BATCHES = 2 };
+enum { B = 2, T = 7, V = 11, BATCHES = 3 };
 
 struct rig {
   struct run_config run;
@@ -29,6 +29,7 @@ struct rig {
   struct model_input in[BATCHES];
   struct tensor loss, scale, step;
   enum dtype type;
+  struct model_config part; /* as the model was created */
   int64_t count; /* elements of the flat buffers */
   size_t bytes;
 };
@@ -52,8 +53,8 @@ static inline struct run_config tiny(enum dtype precision)
   return c;
 }
 
-static inline void fill_batch(int64_t seed, int number, int32_t *tokens, int32_t *targets, int32_t *positions, int32_t *documents,
-                       int32_t *samples)
+static inline void fill_batch(int64_t seed, int64_t vocab, int number, int32_t *tokens, int32_t *targets, int32_t *positions,
+                              int32_t *documents, int32_t *samples)
 {
   const struct rng_key key = {(uint64_t)seed, RNG_TEST, (uint32_t)number};
   for (int b = 0; b < B; b++) {
@@ -62,8 +63,8 @@ static inline void fill_batch(int64_t seed, int number, int32_t *tokens, int32_t
     for (int t = 0; t < T; t++) {
       const int n = b * T + t;
       const bool padding = t >= end;
-      tokens[n] = padding ? 0 : (int32_t)rng_below(key, (uint64_t)n, V);
-      targets[n] = padding || t == border - 1 || (number == 0 && t == 1) ? -1 : (int32_t)rng_below(key, (uint64_t)n + 100, V);
+      tokens[n] = padding ? 0 : (int32_t)rng_below(key, (uint64_t)n, (uint64_t)vocab);
+      targets[n] = padding || t == border - 1 || (number == 0 && t == 1) ? -1 : (int32_t)rng_below(key, (uint64_t)n + 100, (uint64_t)vocab);
       documents[n] = padding ? -1 : 2 * b + (t >= border);
       positions[n] = padding ? 0 : t < border ? t : t - border;
     }
@@ -77,7 +78,7 @@ static inline bool put_inputs(struct rig *r)
   if (!CHECK_OK(dev_alloc(r->dev, sizeof host, DEV_OTHER, "inputs", &r->inputs))) return false;
   for (int k = 0; k < BATCHES; k++) {
     int32_t *h = host + k * PER, *d = (int32_t *)r->inputs + k * PER;
-    fill_batch(r->run.seed, k, h, h + B * T, h + 2 * B * T, h + 3 * B * T, h + 4 * B * T);
+    fill_batch(r->run.seed, r->run.vocab, k, h, h + B * T, h + 2 * B * T, h + 3 * B * T, h + 4 * B * T);
     r->in[k] = (struct model_input){tensor_at(d, DTYPE_I32, B, T), tensor_at(d + B * T, DTYPE_I32, B, T),
                                     tensor_at(d + 2 * B * T, DTYPE_I32, B, T), tensor_at(d + 3 * B * T, DTYPE_I32, B, T),
                                     tensor_at(d + 4 * B * T, DTYPE_I32, B, 1)};
@@ -91,7 +92,7 @@ static inline bool put_weights(struct rig *r)
   if (host == NULL) return CHECK(host != NULL);
   for (int i = 0; i < r->table->n; i++) {
     char *at = host + (size_t)r->flat->offset[i] * dtype_bytes(r->type);
-    params_initial(r->table, i, (uint64_t)r->run.seed, r->run.revealing, DTYPE_F32, r->type, 0, r->flat->length[i], at);
+    params_initial_part(r->table, i, &r->part.place, (uint64_t)r->run.seed, r->run.revealing, DTYPE_F32, r->type, at);
     const double factor = r->table->rows[i].rank == 2 ? 16.0 : 1.0; /* larger than GPT-2's: every path carries weight */
     for (int64_t k = 0; k < r->flat->length[i]; k++) {
       if (r->type == DTYPE_F64) ((double *)at)[k] *= factor;
@@ -103,13 +104,14 @@ static inline bool put_weights(struct rig *r)
   return ok;
 }
 
-static inline bool rig_open_as(struct rig *r, const struct run_config *c, const struct dev_config *d, bool separate)
+/* The device, the whole batch and this place's part of the weights; the model is still to be created. */
+static inline bool rig_prepare(struct rig *r, const struct run_config *c, const struct dev_config *d, const struct params_place *place)
 {
   memset(r, 0, sizeof *r);
   r->run = *c;
   r->type = (enum dtype)c->precision;
   if (!CHECK_OK(dev_open(d, &r->dev)) || !CHECK_OK(dev_stream_open(r->dev, "compute", DEV_COMPUTE, &r->compute))) return false;
-  if (!CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, &params_place_alone, 16, 1, 0, &r->flat))) return false;
+  if (!CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, place, 16, 1, 0, &r->flat))) return false;
   r->count = r->flat->count;
   r->bytes = (size_t)r->count * dtype_bytes(r->type);
   if (!CHECK_OK(dev_alloc(r->dev, r->bytes, DEV_PARAMETERS, "weights", &r->weights)) ||
@@ -127,8 +129,17 @@ static inline bool rig_open_as(struct rig *r, const struct run_config *c, const 
       !CHECK_OK(dev_copy_in(r->compute, r->step.at, &step, sizeof step)) || !CHECK_OK(op_fill(r->compute, &g, 0.0)) ||
       !CHECK_OK(dev_sync(r->dev)))
     return false;
-  const struct model_config m = {&r->run, r->table, r->flat, r->dev, r->compute, r->weights, r->gradients, r->step, separate};
-  return put_inputs(r) && put_weights(r) && CHECK_OK(model_create(&m, &r->model));
+  r->part = (struct model_config){.run = &r->run, .table = r->table, .flat = r->flat, .place = *place, .dev = r->dev,
+                                  .compute = r->compute, .weights = r->weights, .gradients = r->gradients, .step = r->step,
+                                  .tp = {.size = 1}, .slots = 1};
+  return put_inputs(r) && put_weights(r);
+}
+
+static inline bool rig_open_as(struct rig *r, const struct run_config *c, const struct dev_config *d, bool separate)
+{
+  if (!rig_prepare(r, c, d, &params_place_alone)) return false;
+  r->part.separate = separate;
+  return CHECK_OK(model_create(&r->part, &r->model));
 }
 
 static inline bool rig_open(struct rig *r, const struct run_config *c, const struct dev_config *d) { return rig_open_as(r, c, d, false); }
@@ -150,13 +161,17 @@ static inline void rig_close(struct rig *r)
 
 static const struct dev_config cpu = {.kind = DEV_CPU, .threads = 1};
 
+/* Micro-batch k in the first places. */
+static inline struct model_pass pass_of(const struct rig *r, int k) { return (struct model_pass){.in = &r->in[k]}; }
+
 /* Sum of the micro-batches' losses, times the scale. */
 static inline double loss_of(struct rig *r, bool train)
 {
   double sum = 0.0;
   for (int k = 0; k < BATCHES; k++) {
     double loss = NAN;
-    CHECK_OK(model_forward(r->model, &r->in[k], train, &r->loss));
+    const struct model_pass p = pass_of(r, k);
+    CHECK_OK(model_forward(r->model, &p, train, &r->loss));
     CHECK_OK(dev_copy_out(r->compute, &loss, r->loss.at, sizeof loss));
     CHECK_OK(dev_sync(r->dev));
     sum += loss;
@@ -167,9 +182,12 @@ static inline double loss_of(struct rig *r, bool train)
 static inline bool one_step(struct rig *r, model_ready ready, void *arg)
 {
   bool ok = true;
-  for (int k = 0; k < BATCHES && ok; k++)
-    ok = CHECK_OK(model_forward(r->model, &r->in[k], true, &r->loss)) &&
-         CHECK_OK(model_backward(r->model, &r->in[k], &r->scale, k == BATCHES - 1, ready, arg));
+  for (int k = 0; k < BATCHES && ok; k++) {
+    const struct model_pass p = pass_of(r, k);
+    ok = CHECK_OK(model_forward(r->model, &p, true, &r->loss)) &&
+         CHECK_OK(model_backward(r->model, &p, &r->scale, k == BATCHES - 1, ready, arg));
+  }
+  ok = ok && CHECK_OK(model_finish(r->model, ready, arg));
   return CHECK_OK(dev_sync(r->dev)) && ok;
 }
 

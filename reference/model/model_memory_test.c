@@ -163,7 +163,6 @@ static void create_survives_every_failed_allocation(void)
   struct run_config c = tiny(DTYPE_F32);
   struct rig r;
   if (rig_open(&r, &c, &cpu)) {
-    const struct model_config config = {&r.run, r.table, r.flat, r.dev, r.compute, r.weights, r.gradients, r.step, false};
     struct dev_usage before, after;
     dev_usage(r.dev, &before);
     int failures = 0;
@@ -171,7 +170,7 @@ static void create_survives_every_failed_allocation(void)
     for (long n = 1; n < 200 && !done; n++) {
       struct model *m = NULL;
       check_fail_allocation(n);
-      const enum err e = model_create(&config, &m);
+      const enum err e = model_create(&r.part, &m);
       done = !check_allocation_failed();
       check_fail_allocation(0);
       CHECK(done ? e == ERR_OK && m != NULL : e == ERR_MEMORY && m == NULL);

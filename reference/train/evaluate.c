@@ -15,7 +15,7 @@ static enum err one_batch(struct trainer *t, int64_t number)
   for (int64_t i = 0; i < t->n_micro; i++) {
     const struct tensor loss = trainer_scalar(&t->at.losses, 0, i), term = trainer_scalar(&t->at.terms, 0, i);
     TRY(trainer_load(t, i));
-    TRY(model_forward(t->model, &t->input, false, &loss));
+    TRY(model_forward(t->model, &(struct model_pass){.in = &t->input}, false, &loss));
     TRY(op_scale(t->compute, &term, &loss, &t->at.scale));
   }
   TRY(step_sum(t));

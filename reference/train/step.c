@@ -39,7 +39,7 @@ static enum err forward(struct trainer *t, int64_t i)
   const struct tensor loss = trainer_scalar(&t->at.losses, 0, i);
   TRY(trainer_load(t, i));
   TRY(plant_slow_start(t));
-  TRY(model_forward(t->model, &t->input, true, &loss));
+  TRY(model_forward(t->model, &(struct model_pass){.in = &t->input}, true, &loss));
   TRY(plant_slow_finish(t));
   return ERR_OK;
 }
@@ -61,7 +61,8 @@ static enum err backward(struct trainer *t, int64_t i, bool last)
   TRY(op_scale(t->compute, &term, &loss, &scale));
   if (launches_sums_first(t) && i == t->n_micro - 1) TRY(step_sum(t));
   TRY(plant_slow_start(t));
-  TRY(model_backward(t->model, &t->input, &scale, last, last ? ddp_ready : NULL, t->ddp));
+  TRY(model_backward(t->model, &(struct model_pass){.in = &t->input}, &scale, last, ddp_ready, t->ddp));
+  if (last) TRY(model_finish(t->model, ddp_ready, t->ddp));
   TRY(plant_slow_finish(t));
   return ERR_OK;
 }

@@ -171,8 +171,9 @@ free_ranks:
 
 static enum err create_training(struct trainer *t)
 {
-  const struct model_config config = {.run = &t->run, .table = t->table, .flat = t->flat, .dev = t->dev, .compute = t->compute,
-                                      .weights = t->weights, .gradients = t->gradients, .step = t->at.step};
+  const struct model_config config = {.run = &t->run, .table = t->table, .flat = t->flat, .place = params_place_alone, .dev = t->dev,
+                                      .compute = t->compute, .weights = t->weights, .gradients = t->gradients, .step = t->at.step,
+                                      .tp = {.size = 1}, .slots = 1};
   TRY(model_create(&config, &t->model));
   TRY(ddp_create(&t->run, t->table, t->flat, t->dp, t->compute, t->gradients, &t->ddp));
   const struct optim_config update = {.run = &t->run, .table = t->table, .flat = t->flat, .place = &params_place_alone, .dev = t->dev,

@@ -86,8 +86,9 @@ static double activations(const struct run_config *c)
   const double C = (double)c->hidden, N = (double)(c->micro_batch * c->sequence), L = (double)c->layers, V = (double)c->vocab;
   const double blocks = L * (16.0 * C + 4.0 + (double)c->heads);
   const double head = blocks + C + (C + 3.0 + V) + C, block = blocks + C + C + 5.0 * C;
-  const double kept = c->dump == DUMP_ALL ? (L + 2.0) * C : 0.0; /* gradients of block outputs, embedding and final norm */
-  return N * ((fmax(head, block) + kept) * bytes_of(c) + 8.0);
+  /* copies of the outputs of blocks, embedding and final norm, of the gradients in them, and of the losses */
+  const double kept = c->dump == DUMP_ALL ? 2.0 * (L + 2.0) * C * bytes_of(c) + 8.0 : 0.0;
+  return N * (fmax(head, block) * bytes_of(c) + kept + 8.0);
 }
 
 /* One flat buffer; the head's use of a tied matrix beside it; one more where sums are kept apart. */

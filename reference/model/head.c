@@ -1,0 +1,109 @@
+/* head.c - final norm, logits and cross-entropy, over a vocabulary that may be cut.
+ *
+ * A rank has the logits of its own tokens.  The largest and the sum of exponentials of a row are found
+ * over the tensor group, so every rank knows each row's loss; padding after the last token takes no part.
+ */
+#include "model/ends.h"
+
+#include "model/sums.h"
+#include "model/tied.h"
+#include "ops/ops.h"
+
+/* This rank's tokens: the first and how many; what follows in its part is padding. */
+struct tokens {
+  int64_t first, valid;
+};
+
+static struct tokens tokens_of(const struct model *m)
+{
+  const int64_t first = stage_first_token(m, m->head_row), rows = m->config.flat->rows[m->head_row], left = m->config.run->vocab - first;
+  return (struct tokens){first, left < 0 ? 0 : left < rows ? left : rows};
+}
+
+static int place_of(const struct model *m) { return m->memory.n_heads > 1 ? m->now.pass->slot : 0; }
+static const struct head_stash *stash_of(const struct model *m) { return &m->memory.heads[place_of(m)]; }
+
+static enum err losses_forward(const struct model *m, const struct head_stash *h)
+{
+  struct dev_stream *s = m->config.compute;
+  const struct head_work *w = &m->memory.head;
+  const struct tensor *targets = &m->now.pass->in->targets;
+  const struct tokens t = tokens_of(m);
+  if (m->config.tp.size == 1) return op_cross_entropy_fwd(s, &w->losses, &h->lse, &h->logits, targets);
+  TRY(op_cross_entropy_max(s, &w->max, &h->logits, t.valid));
+  TRY(comm_allreduce(m->config.tp.comm, &w->max, COMM_MAX));
+  TRY(op_cross_entropy_sums(s, &w->sums, &h->logits, &w->max, targets, t.first, t.valid));
+  TRY(comm_allreduce(m->config.tp.comm, &w->sums, COMM_SUM));
+  return op_cross_entropy_join(s, &w->losses, &h->lse, &w->max, &w->sums, targets, m->config.run->vocab);
+}
+
+/* With one place for all slots, a backward comes before the next forward. */
+static enum err hold_place(struct model *m, bool train)
+{
+  if (m->memory.n_heads > 1 || m->config.slots == 1) return ERR_OK;
+  if (m->head_held >= 0)
+    FAIL(ERR_ARG, "the head's activations of slot %d wait for their backward; this schedule has no room for two", m->head_held);
+  if (train) m->head_held = m->now.pass->slot;
+  return ERR_OK;
+}
+
+enum err head_forward(struct model *m, const struct tensor *x, bool train, const struct tensor *loss_sum)
+{
+  struct dev_stream *s = m->config.compute;
+  const struct activations *a = &m->memory;
+  const struct head_stash *h = stash_of(m);
+  const struct tensor weight = stage_weight(m, m->head_row);
+  struct tensor normed;
+  TRY(hold_place(m, train));
+  m->memory.now = action_head(a->layers);
+  TRY(region_begin(s, a, &h->norm_region));
+  TRY(region_begin(s, a, &h->logits_region));
+  TRY(region_begin(s, a, &a->head.losses_region));
+  TRY(region_begin(s, a, &a->head.forward));
+  TRY(stage_norm(m, m->norm_row, &h->normed, &h->mean, &h->rstd, x));
+  TRY(kept_store(m, m->config.run->layers, false, &h->normed));
+  TRY(stage_whole(m, &h->normed, &a->head.whole[0], TP_EDGE_HEAD, &normed));
+  TRY(op_linear_fwd(s, &h->logits, &normed, &weight, NULL, true));
+  TRY(region_end(s, a, &a->head.forward));
+  TRY(losses_forward(m, h));
+  TRY(op_sum(s, loss_sum, &a->head.losses));
+  TRY(kept_store(m, m->config.run->layers + 1, false, &a->head.losses));
+  return region_end(s, a, &a->head.losses_region);
+}
+
+/* The gradient in the final norm's output, of this rank's rows, into the stream. */
+static enum err logits_backward(const struct model *m, const struct head_stash *h)
+{
+  struct dev_stream *s = m->config.compute;
+  const struct tensor *d = &m->now.stream, *room = &m->memory.head.whole[1], weight = stage_weight(m, m->head_row),
+                      d_weight = tied_head_gradient(m), term = m->n < m->N ? *room : *d;
+  const struct tokens t = tokens_of(m);
+  struct tensor normed;
+  TRY(op_cross_entropy_bwd(s, &h->logits, &h->logits, &h->lse, &m->now.pass->in->targets, m->now.scale, t.first, t.valid));
+  TRY(stage_whole(m, &h->normed, room, TP_EDGE_HEAD_BACKWARD, &normed));
+  if (!stage_frozen(m, m->head_row)) TRY(op_linear_bwd_w(s, &d_weight, NULL, &h->logits, &normed, true));
+  if (!m->tied) stage_tell(m, m->head_row);
+  if (m->config.run->tp_sums > 1) return sums_head_backward(m, d, &h->logits);
+  TRY(op_linear_bwd_x(s, &term, &h->logits, &weight, true));
+  return tp_reduce(&m->config.tp, d, &term, TP_EDGE_HEAD_BACKWARD);
+}
+
+enum err head_backward(struct model *m, const struct tensor *x)
+{
+  struct dev_stream *s = m->config.compute;
+  const struct activations *a = &m->memory;
+  const struct head_stash *h = stash_of(m);
+  const struct tensor *d = &a->stream, w = stage_weight(m, m->norm_row);
+  m->head_held = -1;
+  m->memory.now = action_head_backward(a->layers);
+  m->now.stream = *d;
+  TRY(region_begin(s, a, &a->stream_region));
+  TRY(region_begin(s, a, &a->head.backward));
+  TRY(logits_backward(m, h));
+  TRY(region_end(s, a, &a->head.backward));
+  TRY(region_end(s, a, &h->logits_region));
+  TRY(kept_store(m, m->config.run->layers, true, d));
+  TRY(stage_norm_gradient(m, m->norm_row, d, x, &h->mean, &h->rstd));
+  TRY(op_layernorm_bwd_x(s, d, d, x, &w, &h->mean, &h->rstd));
+  return region_end(s, a, &h->norm_region);
+}

@@ -15,10 +15,15 @@
 #define AT(field) offsetof(struct run_config, field), sizeof(((struct run_config *)0)->field)
 #define WHOLE "0..9223372036854775807"
 
+/* "|gpipe|1f1b|...", in the order of enum schedule_kind. */
+static const char schedule_names[] =
+#define SCHEDULE(id, name, ...) "|" name
+#include "base/schedules.def"
+#undef SCHEDULE
+  ;
+
 /* Names' indices are the enums of config.h; of precision and weights_as those of enum
- * dtype, of device those of enum dev_kind, of schedule those of enum schedule_kind. */
-_Static_assert(SCHEDULE_GPIPE == 0 && SCHEDULE_1F1B == 1 && SCHEDULE_INTERLEAVED == 2 && SCHEDULE_ZB_H1 == 3,
-               "schedule lists the kinds in this order");
+ * dtype, of device those of enum dev_kind. */
 _Static_assert(DTYPE_F64 == 0 && DTYPE_F32 == 1, "precision and weights_as list the types in this order");
 
 const struct opt run_options[] = {
@@ -47,7 +52,7 @@ const struct opt run_options[] = {
   {"dp",               OPT_INT,  AT(dp),                "1",          "1..65536",                 "ranks",     "replicas; dp * tp * pp is the job"},
   {"tp",               OPT_INT,  AT(tp),                "1",          "1..65536",                 "ranks",     "ranks that share each layer"},
   {"pp",               OPT_INT,  AT(pp),                "1",          "1..65536",                 "ranks",     "pipeline stages"},
-  {"schedule",         OPT_NAME, AT(schedule),          "1f1b",       "gpipe|1f1b|interleaved|zb-h1", "",     "order of a pipeline's passes"},
+  {"schedule",         OPT_NAME, AT(schedule),          "1f1b",       schedule_names + 1,         "",          "order of a pipeline's passes"},
   {"chunks",           OPT_INT,  AT(chunks),            "1",          "1..512",                   "",          "virtual stages of each pipeline rank; above 1 with interleaved only"},
   {"stages",           OPT_TEXT, AT(stages),            "even",       "even, auto, or a list 3,3,2", "blocks", "of each virtual stage; auto: balances the cost with the head's"},
   {"sequence_parallel", OPT_BOOL, AT(sequence_parallel), "false",     "",                         "",          "tensor ranks share norms, dropout and residual by tokens"},

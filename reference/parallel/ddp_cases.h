@@ -377,6 +377,42 @@ static void an_element_that_nothing_wrote_is_seen(void)
   CHECK((with_fault("z-uninitialised-comm-buffer", DEV_CPU, "bucket=0", ERR_OK) & 1) == 1);
 }
 
+/* ln_2's rows are not told: their bucket alone stays this rank's own, unless nothing is planted. */
+static void what_is_not_told_is_reduced_at_the_finish_and_not_when_hooks_are_bypassed(void)
+{
+  for (int planted = 0; planted < 2; planted++)
+    for (int overlap = 0; overlap < 2; overlap++) {
+      struct play p;
+      uint64_t own = 0;
+      if (planted) CHECK_OK(fault_plant("pp-zb-bypasses-hooks", 1, 0));
+      open_play(&p, DEV_CPU, 1, overlap ? "bucket=16 overlap=true" : "bucket=16 overlap=false");
+      CHECK_OK(op_fill(p.compute, &p.gradients, 0));
+      for (int m = 0; m < M; m++)
+        for (int row = p.table->n - 1; row >= 0; row--) {
+          if (!takes_part(&p, row)) continue;
+          const struct tensor to = tensor_part(&p.gradients, 0, 1, p.flat->offset[row], p.flat->length[row]);
+          const struct tensor from = tensor_part(&p.parts[m], 0, 1, p.flat->offset[row], p.flat->length[row]);
+          CHECK_OK(op_accumulate(p.compute, &to, &from));
+          if (m == M - 1 && strstr(p.table->rows[row].name, "ln_2") == NULL) ddp_ready(p.ddp, row);
+        }
+      CHECK_OK(ddp_finish(p.ddp));
+      CHECK_OK(op_copy(p.compute, &p.out, &p.gradients));
+      CHECK_OK(dev_sync(p.d));
+      for (int b = 0; b < p.flat->n_buckets; b++) {
+        const struct flat_bucket *bucket = &p.flat->buckets[b];
+        bool untold = false;
+        for (int row = bucket->first_row; row < bucket->first_row + bucket->rows; row++)
+          untold |= strstr(p.table->rows[row].name, "ln_2") != NULL;
+        for (int row = bucket->first_row; untold && row < bucket->first_row + bucket->rows; row++)
+          if (takes_part(&p, row)) own |= 1ull << row;
+      }
+      CHECK(own != 0 && (own & 1) == 0);
+      CHECK(wrong_rows(&p, comm_size(world), 0) == (planted && comm_size(world) > 1 ? own : 0));
+      CHECK_OK(fault_plant("", 1, 0));
+      close_play(&p);
+    }
+}
+
 static void a_missing_wait_for_the_reduction_is_named(void)
 {
   with_fault("ov-buffer-overwritten-while-in-flight", DEV_LAZY, "bucket=50", ERR_DEVICE);
@@ -396,6 +432,7 @@ int main(void)
     TEST(one_slot_for_two_uses_spoils_the_tied_matrix_only),
     TEST(an_exact_fit_is_skipped_and_no_other),
     TEST(an_element_that_nothing_wrote_is_seen),
+    TEST(what_is_not_told_is_reduced_at_the_finish_and_not_when_hooks_are_bypassed),
     TEST(a_missing_wait_for_the_reduction_is_named),
   };
   if (comm_world_open(&world) != ERR_OK) {

@@ -24,18 +24,19 @@
  *                                                               qkv, of c_fc and in both projections' outputs
  *   embedding    E = s n C                                      on the first virtual stage
  *   head         D = s (n (C + 2) + N (V' + 1))                 logits whole: their gradient takes their place
- *   stream       R = s n C                                      on the last virtual stage, backward: gradient of
- *                                                               the residual stream; elsewhere in the output
+ *   stream       R = s n C                                      with the head, backward: gradient of the residual
+ *                                                               stream; elsewhere it is in the output's place
  *   half         G = s (N 4 C / t + n C + Q), split: s (N C / t + n C + Q)    inside a backward half
  *   rows whole   Q = s N C with sequence, else 0
  *   losses       8 N, and 24 N more when t > 1                  inside the head's forward
  *
- * Shared by lifetimes (L layers; E, D, R where the rank has that end of the pipeline):
- *   L S + E + max(D + R + Q [at head's backward], R - s n C + G [at the last block's])
- * Otherwise, L = layers of the rank's largest chunk, h = slots with GPipe, else 1 (where the last stage's
+ * Shared by lifetimes:
+ *   L S + E + max(D + R + Q [at the head's backward], G [at the last block's: the stream is where its output was])
+ * Otherwise, L the layers of the rank's largest chunk, h = slots with GPipe, else 1 (where the last stage's
  * backward follows each forward at once):
- *   slots (L S or L A) + weight_slots L W + slots E + h D + R + max(G, Q, Q + losses)
- * and in both cases inputs * s n C; kept for O15: 2 s n C for each block, embedding and final norm, 8 N for the losses.
+ *   slots (L S + E, or L A + E) + weight_slots L W + h D + max(R + G, Q + losses)
+ * D, R and losses with the head, E with the embedding only; in both cases inputs * s n C more, and kept for O15
+ * 2 s n C for each block, embedding and final norm, 8 N for the losses.
  */
 #ifndef MODEL_ACTIVATIONS_H
 #define MODEL_ACTIVATIONS_H

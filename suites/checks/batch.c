@@ -1,5 +1,6 @@
-/* batch.c - O2: the step's data: the serial run's micro-batches, each once, on the rank that owns it. */
+/* batch.c - O2: the step's data: the serial run's micro-batches, each once, on all ranks of the replica that owns it. */
 #include "evidence.h"
+#include "layout.h"
 #include "verdict.h"
 
 #include <stdio.h>
@@ -17,29 +18,34 @@ static const char *differs(const json_t *mine, const json_t *theirs)
   return NULL;
 }
 
-/* One micro-batch: told once, by its owner, with the serial run's contents. */
+/* The replica's ranks all tell of it once, each with the serial run's contents; no other rank does. */
+static bool judge_rank(const struct run_data *run, const json_t *theirs, int rank, int64_t step, int64_t m, struct verdict *out)
+{
+  const bool owns = layout_of(&run->config, rank).dp == layout_replica(&run->config, m);
+  const int told = evidence_count(run, "batch", rank, step, m);
+  if (told == (owns ? 1 : 0)) {
+    const char *what = owns ? differs(evidence_record(run, "batch", rank, step, m), theirs) : NULL;
+    if (what == NULL) return true;
+    verdict_say(out, OUTCOME_FAIL, "%s on rank %d differs from the serial run's in its %s", out->worst, rank, what);
+  } else if (owns)
+    verdict_say(out, OUTCOME_FAIL, "%s was consumed %d times by rank %d", out->worst, told, rank);
+  else
+    verdict_say(out, OUTCOME_FAIL, "%s was consumed by rank %d, it belongs to replica %d", out->worst, rank, layout_replica(&run->config, m));
+  return false;
+}
+
 static bool judge_one(const struct run_data *run, const struct run_data *truth, int64_t step, int64_t m, struct verdict *out)
 {
-  const int64_t each = evidence_microbatches(&run->config) / run->config.dp;
-  const int told = evidence_count(run, "batch", -1, step, m);
+  const json_t *theirs = evidence_record(truth, "batch", -1, step, m);
   snprintf(out->worst, sizeof out->worst, "micro-batch %lld of step %lld", (long long)m, (long long)step);
-  if (told != 1) {
-    verdict_say(out, OUTCOME_FAIL, "%s was consumed %d times", out->worst, told);
-    return false;
-  }
-  const json_t *mine = evidence_record(run, "batch", -1, step, m), *theirs = evidence_record(truth, "batch", -1, step, m);
   if (theirs == NULL) {
     verdict_say(out, OUTCOME_INVALID, "the serial run does not tell of %s", out->worst);
     return false;
   }
-  if (evidence_rank(mine) != m / each) {
-    verdict_say(out, OUTCOME_FAIL, "%s was consumed by rank %lld, it belongs to rank %lld", out->worst,
-                (long long)evidence_rank(mine), (long long)(m / each));
-    return false;
-  }
-  const char *what = differs(mine, theirs);
-  if (what != NULL) verdict_say(out, OUTCOME_FAIL, "%s differs from the serial run's in its %s", out->worst, what);
-  return what == NULL;
+  for (int pass = 0; pass < 2; pass++) /* who should not have it, then who should */
+    for (int rank = 0; rank < evidence_ranks(run); rank++)
+      if ((layout_of(&run->config, rank).dp == layout_replica(&run->config, m)) == pass && !judge_rank(run, theirs, rank, step, m, out)) return false;
+  return true;
 }
 
 void batch_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
@@ -53,8 +59,9 @@ void batch_judge(const struct run_data *run, const struct companion *wanted, con
     for (int64_t m = 0; m < M; m++)
       if (!judge_one(run, truth, step, m, out)) return;
     const int told = evidence_count(run, "batch", -1, step, -1);
-    if (told != M) {
-      verdict_say(out, OUTCOME_FAIL, "step %lld consumed %d micro-batches, expected %lld", (long long)step, told, (long long)M);
+    const int64_t expected = M * run->config.tp * run->config.pp; /* all ranks of a replica consume its own */
+    if (told != expected) {
+      verdict_say(out, OUTCOME_FAIL, "step %lld consumed %d micro-batches, expected %lld", (long long)step, told, (long long)expected);
       return;
     }
   }

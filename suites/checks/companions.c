@@ -29,6 +29,13 @@ static struct run_config serial(const struct run_config *c)
   s.lazy_seed = defaults.lazy_seed;
   s.poison_end = defaults.poison_end;
   s.dp = s.tp = s.pp = 1;
+  s.schedule = defaults.schedule;
+  s.chunks = defaults.chunks;
+  memcpy(s.stages, defaults.stages, sizeof s.stages);
+  s.sequence_parallel = defaults.sequence_parallel;
+  s.mesh_order = defaults.mesh_order;
+  s.tp_across_nodes = defaults.tp_across_nodes;
+  s.tp_sums = defaults.tp_sums;
   s.replicas = defaults.replicas;
   s.order_seed = 0;
   s.reduce = defaults.reduce;
@@ -66,7 +73,8 @@ int companions_noise(const struct run_config *c, struct companion *out, int max)
     snprintf(role, sizeof role, "noise%d", i);
     struct run_config s = serial(c);
     s.order_seed = i + 1;
-    if (i % 2 == 1 && c->dp > 1) s.replicas = c->dp;
+    if (i % 2 == 1 && c->dp > 1 && (c->tp == 1 || i % 4 == 1)) s.replicas = c->dp;
+    else if (i % 2 == 1) s.tp_sums = c->tp;
     take(out, &n, max, role, &s);
   }
   return n;
@@ -120,9 +128,17 @@ int companions_overlap_off(const struct run_config *c, struct companion *out, in
 int companions_twin(const struct run_config *c, struct companion *out, int max)
 {
   int n = 0;
-  if (c->dp == 1 || c->reduce != REDUCE_ORDERED) return n;
+  const bool sums = c->dp > 1 || c->tp > 1; /* over ranks: equal only where their order is fixed */
+  if ((c->dp == 1 && c->pp == 1) || (sums && c->reduce != REDUCE_ORDERED) || (c->tp > 1 && c->pp == 1)) return n;
   struct run_config s = serial(c);
-  s.replicas = c->dp;
+  if (c->tp == 1) {
+    s.replicas = c->dp;
+  } else {
+    s.dp = c->dp;
+    s.tp = c->tp;
+    s.sequence_parallel = c->sequence_parallel;
+    s.reduce = c->reduce;
+  }
   s.reduce_each = c->reduce_each;
   s.threads = c->threads;
   s.dump = c->dump;

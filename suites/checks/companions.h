@@ -13,7 +13,8 @@ enum { COMPANIONS_NOISE = 8, COMPANIONS_CURVE = 3 };
 /* One rank, float64, the case's weights and batches, no fault: role "truth". */
 int companions_truth(const struct run_config *c, struct companion *out, int max);
 /* truth, and noise0..7: legal serial runs in the case's precision.  Each permutes the micro-batches;
- * every other one also splits the sums over as many accumulators as the case has replicas. */
+ * every other one also splits sums as the layout does: over as many accumulators as it has replicas, or
+ * products into as many parts as it has tensor ranks (by turns if it has both). */
 int companions_noise(const struct run_config *c, struct companion *out, int max);
 /* serial, and serial0..2: serial runs in the case's precision, the latter with micro-batches permuted. */
 int companions_curve(const struct run_config *c, struct companion *out, int max);
@@ -22,7 +23,9 @@ int companions_part(const struct run_config *c, struct companion *out, int max);
 int companions_rerun(const struct run_config *c, struct companion *out, int max);
 /* None where overlap is off already. */
 int companions_overlap_off(const struct run_config *c, struct companion *out, int max);
-/* None unless the case has several replicas and rank-ordered sums. */
+/* What must be equal in bits: the same replicas and tensor ranks without the pipeline's cut; without tensor ranks the
+ * serial run with one accumulator a replica.  None where nothing is cut but tensors, or where sums over ranks have no
+ * fixed order. */
 int companions_twin(const struct run_config *c, struct companion *out, int max);
 
 /* What companions_noise asked for, found again by role: false and a verdict of INVALID that names

@@ -32,6 +32,15 @@ static void layouts_buckets_and_faults_share_one_truth(void)
   snprintf(b.fault, sizeof b.fault, "ln-rank-token-imbalance");
   b.fault_rank = 1;
   b.dp = 3;
+  b.tp = 2;
+  b.pp = 2;
+  b.schedule = SCHEDULE_INTERLEAVED;
+  b.chunks = 2;
+  snprintf(b.stages, sizeof b.stages, "1,2,3,2");
+  b.sequence_parallel = true;
+  b.mesh_order = MESH_ORDER_PP_DP_TP;
+  b.tp_across_nodes = true;
+  b.tp_sums = 2;
   b.bucket = 17;
   b.overlap = false;
   b.reduce = REDUCE_ORDERED;
@@ -100,12 +109,54 @@ static void a_rerun_repeats_everything_and_the_others_change_one_thing(void)
   CHECK(out[0].config.dp == 1 && out[0].config.replicas == 2 && out[0].config.precision == DTYPE_F32 && out[0].config.fault[0] == '\0');
 }
 
+static void products_are_split_as_tensor_ranks_split_them(void)
+{
+  struct run_config a = a_case();
+  struct companion out[JUDGE_COMPANIONS_MAX];
+  for (a.dp = 1; a.dp <= 2; a.dp++) {
+    a.tp = 3;
+    int parts = 0, accumulators = 0;
+    const int n = companions_noise(&a, out, JUDGE_COMPANIONS_MAX);
+    for (int i = 1; i < n; i++) {
+      parts += out[i].config.tp_sums == 3;
+      accumulators += out[i].config.replicas == a.dp && a.dp > 1;
+      CHECK(out[i].config.tp == 1 && (out[i].config.tp_sums == 1 || out[i].config.replicas == 1));
+    }
+    CHECK(parts == (a.dp == 1 ? 4 : 2) && accumulators == (a.dp == 1 ? 0 : 2));
+  }
+}
+
+static void a_pipeline_has_its_twin_without_cuts(void)
+{
+  struct run_config a = a_case();
+  struct companion out[1];
+  a.dp = 1;
+  a.pp = 2;
+  a.schedule = SCHEDULE_ZB_H1;
+  CHECK(companions_twin(&a, out, 1) == 1); /* no sum over ranks: any mode */
+  CHECK(out[0].config.pp == 1 && out[0].config.replicas == 1 && out[0].config.schedule == SCHEDULE_1F1B);
+  a.dp = 2;
+  CHECK(companions_twin(&a, out, 1) == 0);
+  a.reduce = REDUCE_ORDERED;
+  CHECK(companions_twin(&a, out, 1) == 1);
+  CHECK(out[0].config.pp == 1 && out[0].config.dp == 1 && out[0].config.replicas == 2);
+  a.tp = 2;
+  a.sequence_parallel = true;
+  CHECK(companions_twin(&a, out, 1) == 1);
+  CHECK(out[0].config.pp == 1 && out[0].config.dp == 2 && out[0].config.tp == 2 && out[0].config.replicas == 1);
+  CHECK(out[0].config.sequence_parallel && out[0].config.reduce == REDUCE_ORDERED);
+  a.pp = 1;
+  CHECK(companions_twin(&a, out, 1) == 0); /* tensor cuts are held to the bound */
+}
+
 int main(void)
 {
   static const struct test tests[] = {
     TEST(layouts_buckets_and_faults_share_one_truth),
     TEST(what_is_learned_has_its_own_truth),
     TEST(eight_legal_runs_all_differ_and_half_split_sums_as_the_layout_does),
+    TEST(products_are_split_as_tensor_ranks_split_them),
+    TEST(a_pipeline_has_its_twin_without_cuts),
     TEST(a_rerun_repeats_everything_and_the_others_change_one_thing),
   };
   return test_main("companions", tests, sizeof tests / sizeof *tests);

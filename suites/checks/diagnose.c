@@ -8,6 +8,7 @@
 #include "bound.h"
 #include "gap.h"
 #include "losses.h"
+#include "predict.h"
 #include "schedule.h"
 
 #include <limits.h>
@@ -156,11 +157,11 @@ static bool evaluation_scaled(const struct signs *s)
 
 static bool loss_is_local(const struct signs *s)
 {
-  const int ranks = evidence_ranks(s->run);
-  if (failed(s, "loss") == NULL || ranks == 1 || count_off(s, &s->first) > 0) return false;
-  for (int rank = 0; rank < ranks; rank++) {
+  const int replicas = (int)s->run->config.dp;
+  if (failed(s, "loss") == NULL || replicas == 1 || count_off(s, &s->first) > 0) return false;
+  for (int rank = 0; rank < evidence_ranks(s->run); rank++) {
     const double got = reported_loss(s, rank);
-    for (int other = 0; other < ranks; other++) {
+    for (int other = 0; other < replicas; other++) {
       const struct loss_sums local = losses_gather(s->run, 0, other);
       if (near(got, local.sum / local.tokens, 1e-9)) return true;
     }
@@ -168,7 +169,7 @@ static bool loss_is_local(const struct signs *s)
   return false;
 }
 
-/* Means over micro-batches, within a rank or over all, averaged. */
+/* Means over micro-batches, averaged. */
 static bool loss_is_mean_of_means(const struct signs *s)
 {
   const struct loss_sums all = losses_gather(s->run, 0, -1);
@@ -176,19 +177,19 @@ static bool loss_is_mean_of_means(const struct signs *s)
   return near(reported_loss(s, 0), all.mean_of_means, 1e-9);
 }
 
-static double mean_over_ranks(const struct signs *s)
+static double mean_over_replicas(const struct signs *s)
 {
   double mean = 0.0;
-  for (int rank = 0; rank < evidence_ranks(s->run); rank++) {
-    const struct loss_sums local = losses_gather(s->run, 0, rank);
-    mean += local.sum / local.tokens / evidence_ranks(s->run);
+  for (int replica = 0; replica < s->run->config.dp; replica++) {
+    const struct loss_sums local = losses_gather(s->run, 0, replica);
+    mean += local.sum / local.tokens / (double)s->run->config.dp;
   }
   return mean;
 }
 
-static bool loss_is_mean_over_ranks(const struct signs *s)
+static bool loss_is_mean_over_replicas(const struct signs *s)
 {
-  return evidence_ranks(s->run) > 1 && failed(s, "loss") != NULL && near(reported_loss(s, 0), mean_over_ranks(s), 1e-9);
+  return s->run->config.dp > 1 && failed(s, "loss") != NULL && near(reported_loss(s, 0), mean_over_replicas(s), 1e-9);
 }
 
 /* --- gradients ---------------------------------------------------------------------------- */
@@ -200,10 +201,10 @@ static bool weights_of_parts_differ(const struct signs *s)
 }
 static bool weighted_by_microbatch(const struct signs *s)
 {
-  return weights_of_parts_differ(s) && evidence_microbatches(&s->run->config) > evidence_ranks(s->run) &&
+  return weights_of_parts_differ(s) && evidence_microbatches(&s->run->config) > s->run->config.dp &&
          (evidence_ranks(s->run) == 1 || loss_is_mean_of_means(s));
 }
-static bool weighted_by_rank(const struct signs *s) { return weights_of_parts_differ(s) && evidence_ranks(s->run) > 1; }
+static bool weighted_by_replica(const struct signs *s) { return weights_of_parts_differ(s) && s->run->config.dp > 1; }
 
 static bool only_tied_is_off(const struct signs *s)
 {
@@ -232,7 +233,8 @@ static bool exact_fits_are_off(const struct signs *s)
 {
   if (s->run->config.bucket == 0 || count_off(s, &s->first) == 0) return false;
   struct predicted planned;
-  predict(&s->run->config, &planned);
+  const struct layout at = layout_of(&s->run->config, 0);
+  predict_at(&s->run->config, &at, &planned);
   if ((double)reductions(s) >= planned.allreduce_calls) return false;
   for (int i = 0; i < s->first.n; i++) {
     const char *name = s->first.rows[i].name;
@@ -306,7 +308,7 @@ static const struct {
   {FAULT_LN_VAL_LOSS_RESCALED, evaluation_scaled},
   {FAULT_LN_LOGGED_LOSS_LOCAL_ONLY, loss_is_local},
   {FAULT_LN_GA_MEAN_OF_MEANS, loss_is_mean_of_means},
-  {FAULT_LN_RANK_TOKEN_IMBALANCE, loss_is_mean_over_ranks},
+  {FAULT_LN_RANK_TOKEN_IMBALANCE, loss_is_mean_over_replicas},
   {FAULT_CLIP_MAX_FOR_MIN, factor_above_one},
   {FAULT_OPT_LR_STEPS_BY_WORLD, schedule_runs_ahead},
   {FAULT_RNG_NONDETERMINISTIC_EMBEDDING_BWD, embedding_only_differs},
@@ -315,7 +317,7 @@ static const struct {
   {FAULT_GR_STALE_GRAD_AFTER_WRITE, leftover_of_step_before},
   {FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT, overlap_is_unordered},
   {FAULT_LN_GA_MEAN_OF_MEANS, weighted_by_microbatch},
-  {FAULT_LN_RANK_TOKEN_IMBALANCE, weighted_by_rank},
+  {FAULT_LN_RANK_TOKEN_IMBALANCE, weighted_by_replica},
   {FAULT_MM_WRONG_ESTIMATE, memory_is_off},
   {FAULT_PF_METRICS_WRONG, step_is_shorter_than_its_parts},
 };

@@ -62,6 +62,8 @@ const char *evidence_text(const json_t *record, const char *key)
   return text ? text : "";
 }
 
+bool evidence_same_text(const json_t *a, const json_t *b, const char *key) { return strcmp(evidence_text(a, key), evidence_text(b, key)) == 0; }
+
 bool evidence_flag(const json_t *record, const char *key) { return json_is_true(json_object_get(record, key)); }
 
 bool evidence_ended(const struct run_data *r) { return strcmp(r->end, "exited") == 0 && r->status == 0; }

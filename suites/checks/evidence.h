@@ -24,6 +24,7 @@ double evidence_real(const json_t *record, const char *key);
 /* got.key of the record at that place, NaN if there is none. */
 double evidence_value(const struct run_data *r, const char *kind, int64_t rank, int64_t step, int64_t microbatch, const char *key);
 const char *evidence_text(const json_t *record, const char *key); /* "" if absent */
+bool evidence_same_text(const json_t *a, const json_t *b, const char *key);
 
 bool evidence_ended(const struct run_data *r); /* exited with status 0 */
 /* Leading steps that every rank has told of: what can be judged. */

@@ -6,6 +6,7 @@
 
 #include "base/record.h"
 #include "evidence.h"
+#include "layout.h"
 #include "schedule.h"
 #include "shapes.h"
 #include "testing/check.h"
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MADE_ROWS = 24, MADE_ELEMENTS = 200 };
+enum { MADE_ROWS = 40, MADE_ELEMENTS = 200 };
 
 struct made {
   struct run_data data;
@@ -97,18 +98,49 @@ static inline double made_loss(int64_t step, int64_t m, int draw)
   return made_tokens(step, m) * (4.0 + 0.3 * sin((double)(m + 10 * step))) * (1.0 + 2e-8 * sin(3.0 * draw * (double)(m + 1)) * (step > 0));
 }
 
+static inline void made_hash(struct made *m, int rank, int64_t step, int what, const char *group, const char *of)
+{
+  static const char *const names[] = {"weights", "gradients", "moments", "scalars"};
+  json_t *h = made_record(m, "replica", rank, step, -1);
+  json_object_set_new(h, "got.what", json_string(names[what]));
+  json_object_set_new(h, "got.group", json_string(group));
+  json_object_set_new(h, "got.of", json_string(of));
+  json_object_set_new(h, "got.hash", json_sprintf("%08llx%08x", (unsigned long long)step, (unsigned)(strlen(group) * 97 + strlen(of) * 31 + (size_t)what + 1)));
+}
+
+/* Every rank in each of its groups. */
+static inline void made_replicas(struct made *m, int rank, int64_t step)
+{
+  const struct run_config *c = &m->data.config;
+  const struct layout at = layout_of(c, rank);
+  char of[64];
+  for (int what = 0; what < 3; what++) {
+    snprintf(of, sizeof of, "pp%d tp%d", at.pp, at.tp);
+    made_hash(m, rank, step, what, "dp", of);
+    snprintf(of, sizeof of, "pp%d dp%d", at.pp, at.dp);
+    if (c->tp > 1) made_hash(m, rank, step, what, "tp", of);
+    snprintf(of, sizeof of, "dp%d tp%d", at.dp, at.tp);
+    if (c->pp > 1 && c->tied && (layout_is_first(&at) || layout_is_last(c, &at))) made_hash(m, rank, step, what, "tied", of);
+  }
+  made_hash(m, rank, step, 3, "world", "");
+}
+
 static inline void made_step_records(struct made *m, int64_t step, double norm, int draw)
 {
   const struct run_config *c = &m->data.config;
-  const int64_t M = evidence_microbatches(c), each = M / c->dp;
+  const int64_t M = evidence_microbatches(c);
   double sum = 0.0, tokens = 0.0;
   for (int64_t k = 0; k < M; k++) {
-    json_t *b = made_record(m, "batch", k / each, step, k);
-    json_object_set_new(b, "got.samples", json_pack("[I]", (json_int_t)(step * M + k)));
-    json_object_set_new(b, "got.tokens", json_integer((json_int_t)made_tokens(step, k) + 2));
-    json_object_set_new(b, "got.valid_tokens", json_integer((json_int_t)made_tokens(step, k)));
-    json_object_set_new(b, "got.hash", json_sprintf("%016llx", (unsigned long long)(977 * (step * M + k) + 5)));
-    json_t *l = made_record(m, "microbatch", k / each, step, k);
+    for (int rank = 0; rank < evidence_ranks(&m->data); rank++) {
+      if (layout_of(c, rank).dp != layout_replica(c, k)) continue;
+      json_t *b = made_record(m, "batch", rank, step, k);
+      json_object_set_new(b, "got.samples", json_pack("[I]", (json_int_t)(step * M + k)));
+      json_object_set_new(b, "got.tokens", json_integer((json_int_t)made_tokens(step, k) + 2));
+      json_object_set_new(b, "got.valid_tokens", json_integer((json_int_t)made_tokens(step, k)));
+      json_object_set_new(b, "got.hash", json_sprintf("%016llx", (unsigned long long)(977 * (step * M + k) + 5)));
+    }
+    const struct layout teller = {.pp = (int)c->pp - 1, .dp = layout_replica(c, k)};
+    json_t *l = made_record(m, "microbatch", layout_rank(c, teller), step, k);
     json_object_set_new(l, "got.loss_sum", json_real(made_loss(step, k, draw)));
     json_object_set_new(l, "got.valid_tokens", json_integer((json_int_t)made_tokens(step, k)));
     sum += made_loss(step, k, draw);
@@ -128,13 +160,7 @@ static inline void made_step_records(struct made *m, int64_t step, double norm, 
     json_object_set_new(e, "got.valid_tokens", json_integer(10));
     json_object_set_new(e, "got.loss", json_real(4.0));
     json_object_set_new(e, "got.train_loss", json_real(4.0));
-    static const char *const what[] = {"weights", "gradients", "moments"};
-    for (int k = 0; k < 3; k++) {
-      json_t *h = made_record(m, "replica", rank, step, -1);
-      json_object_set_new(h, "got.what", json_string(what[k]));
-      json_object_set_new(h, "got.group", json_string("dp"));
-      json_object_set_new(h, "got.hash", json_sprintf("%08llx%08x", (unsigned long long)step, k + 1));
-    }
+    made_replicas(m, rank, step);
   }
 }
 

@@ -109,7 +109,7 @@ static void a_micro_batch_twice_never_or_on_another_rank_fails(void)
   setup("batch");
   made_set(&b.run, "batch", -1, 0, 0, "rank", json_integer(1));
   CHECK(bench_judge(&b, "batch") == OUTCOME_FAIL);
-  CHECK_TEXT_HAS(b.verdict.sentence, "belongs to rank 0");
+  CHECK_TEXT_HAS(b.verdict.sentence, "belongs to replica 0");
   bench_teardown(&b);
   setup("batch");
   made_drop(&b.other[0], "batch", -1, 0, 0);
@@ -122,7 +122,7 @@ static void replicas_that_differ_are_named(void)
   setup("replicas");
   made_set(&b.run, "replica", 1, 1, -1, "got.hash", json_string("feed")); /* the first of step 1: weights */
   CHECK(bench_judge(&b, "replicas") == OUTCOME_FAIL);
-  CHECK_TEXT_HAS(b.verdict.worst, "weights at step 1");
+  CHECK_TEXT_HAS(b.verdict.worst, "weights in group dp at step 1");
   bench_teardown(&b);
   setup("replicas");
   made_drop(&b.run, "replica", 1, 1, -1); /* a rank that says nothing */
@@ -132,6 +132,62 @@ static void replicas_that_differ_are_named(void)
   made_drop(&b.run, "replica", -1, 1, -1);
   CHECK(bench_judge(&b, "replicas") == OUTCOME_INVALID);
   bench_teardown(&b);
+}
+
+/* Two replicas of two stages of two tensor ranks. */
+static struct run_config all_ways(void)
+{
+  struct run_config c = made_config(2);
+  c.layers = 2;
+  c.tp = c.pp = 2;
+  return c;
+}
+
+/* The rank's hash in that group is another. */
+static void bend_hash(int rank, const char *group, const char *what)
+{
+  for (size_t i = 0; i < json_array_size(b.run.records); i++) {
+    json_t *r = json_array_get(b.run.records, i);
+    if (evidence_is(r, "replica") && evidence_rank(r) == rank && evidence_step(r) == 1 && strcmp(evidence_text(r, "got.group"), group) == 0 &&
+        strcmp(evidence_text(r, "got.what"), what) == 0)
+      json_object_set_new(r, "got.hash", json_string("feed"));
+  }
+}
+
+static void every_kind_of_group_is_compared(void)
+{
+  static const char *const kinds[] = {"dp", "tp", "tied", "world"};
+  const struct run_config c = all_ways();
+  bench_setup(&b, "replicas", &c);
+  CHECK(bench_judge(&b, "replicas") == OUTCOME_PASS);
+  bench_teardown(&b);
+  for (int i = 0; i < 4; i++) {
+    bench_setup(&b, "replicas", &c);
+    bend_hash(6, kinds[i], i == 3 ? "scalars" : "gradients");
+    CHECK(bench_judge(&b, "replicas") == OUTCOME_FAIL);
+    CHECK_TEXT_HAS(b.verdict.worst, kinds[i]);
+    bench_teardown(&b);
+  }
+  for (int i = 0; i < 3; i++) { /* a kind that no rank tells of */
+    bench_setup(&b, "replicas", &c);
+    for (size_t k = json_array_size(b.run.records); k-- > 0;)
+      if (strcmp(evidence_text(json_array_get(b.run.records, k), "got.group"), kinds[i]) == 0) json_array_remove(b.run.records, k);
+    CHECK(bench_judge(&b, "replicas") == OUTCOME_INVALID);
+    bench_teardown(&b);
+  }
+}
+
+static void all_ranks_of_a_replica_consume_its_batches(void)
+{
+  const struct run_config c = all_ways();
+  for (int i = 0; i < 3; i++) {
+    bench_setup(&b, "batch", &c);
+    if (i == 1) made_set(&b.run, "batch", 5, 1, 0, "got.hash", json_string("feed")); /* a tensor rank reads something else */
+    if (i == 2) made_drop(&b.run, "batch", 4, 0, 1);
+    CHECK(bench_judge(&b, "batch") == (i == 0 ? OUTCOME_PASS : OUTCOME_FAIL));
+    CHECK_TEXT_HAS(b.verdict.sentence, i == 0 ? "6 micro-batches" : i == 1 ? "on rank 5 differs" : "0 times by rank 4");
+    bench_teardown(&b);
+  }
 }
 
 int main(void)
@@ -144,6 +200,8 @@ int main(void)
     TEST(wrong_data_fails),
     TEST(a_micro_batch_twice_never_or_on_another_rank_fails),
     TEST(replicas_that_differ_are_named),
+    TEST(every_kind_of_group_is_compared),
+    TEST(all_ranks_of_a_replica_consume_its_batches),
   };
   return test_main("initial", tests, sizeof tests / sizeof *tests);
 }

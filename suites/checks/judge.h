@@ -79,11 +79,15 @@ bool judge_caught(const char *observables, const struct verdict *list, int n);
 
 struct predicted {
   double parameters;                 /* elements */
+  double rank_parameters;            /* of them, on a rank; the vocabulary padded */
   double parameters_bytes, gradients_bytes, optimizer_bytes, activations_bytes, communication_bytes, total_bytes; /* a rank, peak */
   double flops_full, flops_causal;   /* model FLOPs of a step of all ranks, attention full square / causal half */
   double allreduce_bytes;            /* sent per rank and step on a ring */
   double allreduce_calls;            /* per rank and step */
+  double tensor_bytes, tensor_calls;     /* sent per rank and step over tensor ranks            */
+  double pipeline_bytes, pipeline_calls; /* to neighbouring stages, and the tied matrix between the ends */
 };
+/* Of the rank with the most memory. */
 void predict(const struct run_config *c, struct predicted *out);
 
 #endif

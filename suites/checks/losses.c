@@ -3,11 +3,11 @@
 
 #include <math.h>
 
-struct loss_sums losses_gather(const struct run_data *r, int64_t step, int64_t rank)
+struct loss_sums losses_gather(const struct run_data *r, int64_t step, int64_t replica)
 {
   struct loss_sums s = {0};
   const int64_t M = evidence_microbatches(&r->config), each = M / r->config.dp;
-  const int64_t first = rank < 0 ? 0 : rank * each, last = rank < 0 ? M : first + each;
+  const int64_t first = replica < 0 ? 0 : replica * each, last = replica < 0 ? M : first + each;
   for (int64_t m = first; m < last; m++) {
     const json_t *record = evidence_record(r, "microbatch", -1, step, m);
     const double sum = record ? evidence_real(record, "got.loss_sum") : NAN;

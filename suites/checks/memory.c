@@ -6,6 +6,7 @@
  */
 #include "base/record.h"
 #include "evidence.h"
+#include "predict.h"
 #include "verdict.h"
 
 #include <math.h>
@@ -21,8 +22,9 @@ struct category {
 static void judge_rank(const struct run_data *run, const json_t *record, struct worst *w, struct verdict *out)
 {
   struct predicted p;
-  predict(&run->config, &p);
   const long long rank = (long long)evidence_rank(record);
+  const struct layout at = layout_of(&run->config, (int)rank);
+  predict_at(&run->config, &at, &p);
   const double peak = evidence_real(record, "got.peak_bytes"), os = evidence_real(record, "got.os_peak_bytes");
   const struct category parts[] = {
     {"got.parameters_bytes", "parameters", p.parameters_bytes},    {"got.gradients_bytes", "gradients", p.gradients_bytes},

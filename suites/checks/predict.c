@@ -6,6 +6,7 @@
 #include "predict.h"
 
 #include "base/fault.h"
+#include "base/schedule.h"
 #include "judge.h"
 #include "shapes.h"
 
@@ -23,13 +24,25 @@ static double parameters(const struct run_config *c)
   return own * (12.0 * C * C + 13.0 * C) + (double)(c->vocab + c->positions) * C + 2.0 * C + (c->tied ? 0.0 : (double)c->vocab * C);
 }
 
-double predict_flat(const struct run_config *c)
+/* The partition of a finished config is legal; of one that is not, nothing is in any stage. */
+static struct partition stages_of(const struct run_config *c)
 {
+  struct partition stages = {0};
+  if (partition_make(c, &stages) != ERR_OK) err_clear();
+  return stages;
+}
+
+/* Rows of a rank, each padded; without the padding behind the last. */
+static double rows_padded(const struct run_config *c, const struct layout *at)
+{
+  const struct partition stages = stages_of(c);
   double count = 0.0;
   struct shape s;
-  for (int i = 0; shapes_at(c, i, &s); i++) count += (double)padded(c, s.rows * s.cols);
-  return round_up(count, (double)c->dp);
+  for (int i = 0; shapes_part(c, &stages, at, i, &s); i++) count += (double)padded(c, s.rows * s.cols);
+  return count;
 }
+
+double predict_flat(const struct run_config *c, const struct layout *at) { return round_up(rows_padded(c, at), (double)c->dp); }
 
 /* --- gradient buckets ------------------------------------------------------------------- */
 
@@ -47,17 +60,18 @@ static void close_bucket(struct fill *f)
   f->open = false;
 }
 
-int64_t predict_buckets(const struct run_config *c, int64_t *counts, int64_t max)
+int64_t predict_buckets(const struct run_config *c, const struct layout *at, int64_t *counts, int64_t max)
 {
   struct fill f = {.counts = counts, .max = max};
+  const struct partition stages = stages_of(c);
   const int64_t bucket = c->bucket;
-  double end = 0.0; /* behind the last parameter: up to a multiple of the replicas */
+  const bool two = c->tied && c->pp > 1; /* stages have the tied matrix */
   struct shape s;
-  for (int i = 0; shapes_at(c, i, &s); i++) end += (double)padded(c, s.rows * s.cols);
-  f.padded = (int64_t)(predict_flat(c) - end);
-  for (int i = shapes_count(c) - 1; i >= 0 && shapes_at(c, i, &s); i--) {
+  f.padded = (int64_t)(predict_flat(c, at) - rows_padded(c, at)); /* up to a multiple of the replicas */
+  for (int i = shapes_count(c) - 1; i >= 0 && shapes_part(c, &stages, at, i, &s); i--) {
     int64_t left = s.rows * s.cols;
-    if (bucket > 0 && f.open && f.taken + left > bucket) close_bucket(&f);
+    if (left == 0) continue;
+    if (f.open && ((bucket > 0 && f.taken + left > bucket) || (two && i == 0))) close_bucket(&f);
     f.open = true;
     f.padded += padded(c, left) - left; /* padding stands behind the parameter */
     while (bucket > 0 && left > bucket) {
@@ -75,43 +89,146 @@ int64_t predict_buckets(const struct run_config *c, int64_t *counts, int64_t max
 
 /* --- memory ------------------------------------------------------------------------------ */
 
-/* Per token of a micro-batch, in elements:
- *   block     16 C + 4 + H   two norms, qkv 3, attention, residual sum, c_fc 4, gelu 4, output; means and
- *                            deviations of two norms; one log-sum a head
- *   embedding C              head C + 3 + V (final norm, its two numbers, log-sum, logits)
- *   backward  C              gradient of the residual stream, and 5 C inside half a block
- * and 8 bytes a token for the losses.  The peak is the larger of head backward and the last block's. */
-static double activations(const struct run_config *c)
+/* Places that the schedule keeps on a rank. */
+struct places {
+  double slots, weight_slots, inputs;
+  bool splits;
+};
+
+static struct places places_of(const struct run_config *c, const struct layout *at)
 {
-  const double C = (double)c->hidden, N = (double)(c->micro_batch * c->sequence), L = (double)c->layers, V = (double)c->vocab;
-  const double blocks = L * (16.0 * C + 4.0 + (double)c->heads);
-  const double head = blocks + C + (C + 3.0 + V) + C, block = blocks + C + C + 5.0 * C;
-  /* copies of the outputs of blocks, embedding and final norm, of the gradients in them, and of the losses */
-  const double kept = c->dump == DUMP_ALL ? 2.0 * (L + 2.0) * C * bytes_of(c) + 8.0 : 0.0;
-  return N * (fmax(head, block) * bytes_of(c) + kept + 8.0);
+  struct places n = {.slots = 1.0};
+  struct schedule *s = NULL;
+  if (schedule_create((enum schedule_kind)c->schedule, (int)c->pp, (int)layout_each(c), (int)c->chunks, &s) == ERR_OK)
+    n = (struct places){(double)s->slots[at->pp], (double)s->weight_slots[at->pp], (double)s->inputs[at->pp], s->splits};
+  else err_clear();
+  schedule_destroy(s);
+  return n;
 }
 
-/* One flat buffer; the head's use of a tied matrix beside it; one more where sums are kept apart. */
-static double gradients(const struct run_config *c)
+/* Layers of the rank's largest chunk, and of all. */
+static double layers_of(const struct run_config *c, const struct layout *at, double *all)
 {
-  const double flat = predict_flat(c);
+  const struct partition stages = stages_of(c);
+  double most = 0.0;
+  *all = 0.0;
+  for (int64_t k = at->pp; k < stages.stages; k += c->pp) {
+    const double layers = (double)(stages.first[k + 1] - stages.first[k]);
+    most = fmax(most, layers);
+    *all += layers;
+  }
+  return most;
+}
+
+/* Elements, N rows of a micro-batch, n those of this rank's shard of the sequence, t tensor ranks, V' = V / t rounded up:
+ *   block     n (4 C + 4) + N (12 C + H) / t   two norms, residual sum, output, means and deviations; qkv 3, attention,
+ *                                              c_fc 4, gelu 4, a log-sum a head; where backward is split
+ *             n (2 C + 4) + N (7 C + H) / t    of them until backward for inputs, and
+ *             2 n C + N (12 C / t + 2 C)       until backward for weights, gradients of the linear layers' outputs among them
+ *   ends      n C embedding; n (C + 2) + N (V' + 1) final norm and head; n C gradient of the residual stream
+ *   half      N 4 C / t + n C (split: N C / t) inside half a block's backward, and N C where shards are gathered
+ * and 8 bytes a row for the losses, 24 more where the vocabulary is cut.  Each is there as often as the schedule has
+ * micro-batches under way; with one at a time and backward whole, what the last block and the head need share bytes. */
+static double activations(const struct run_config *c, const struct layout *at)
+{
+  const double C = (double)c->hidden, H = (double)c->heads, t = (double)c->tp, N = (double)(c->micro_batch * c->sequence);
+  const double n = c->sequence_parallel ? N / t : N, s = bytes_of(c), V = ceil((double)c->vocab / t);
+  const bool first = layout_is_first(at), last = layout_is_last(c, at);
+  const struct places p = places_of(c, at);
+  double all;
+  const double L = layers_of(c, at, &all);
+  const double whole = n * (4.0 * C + 4.0) + N * (12.0 * C + H) / t, input = n * (2.0 * C + 4.0) + N * (7.0 * C + H) / t;
+  const double weight = 2.0 * n * C + N * (12.0 * C / t + 2.0 * C);
+  const double embedding = first ? n * C : 0.0, head = last ? n * (C + 2.0) + N * (V + 1.0) : 0.0, stream = last ? n * C : 0.0;
+  const double gathered = c->sequence_parallel ? N * C : 0.0, half = N * C * (p.splits ? 1.0 : 4.0) / t + n * C + gathered;
+  const double losses = last ? N * (8.0 + (c->tp > 1 ? 24.0 : 0.0)) : 0.0;
+  const double kept = c->dump == DUMP_ALL ? s * 2.0 * n * C * (all + first + last) + (last ? 8.0 * N : 0.0) : 0.0;
+  const double places = s * p.inputs * n * C + kept;
+  if (c->chunks == 1 && p.slots == 1.0 && !p.splits)
+    return places + s * (L * whole + embedding) + fmax(fmax(s * (head + stream + gathered), s * (head + gathered) + losses),
+                                                       s * (stream - n * C + half));
+  const double heads = c->schedule == SCHEDULE_GPIPE ? p.slots : 1.0;
+  return places + s * (p.slots * (L * (p.splits ? input : whole) + embedding) + p.weight_slots * L * weight + heads * head + stream) +
+         fmax(s * half, s * gathered + losses);
+}
+
+/* Of the token embedding, in elements. */
+static double embedding_part(const struct run_config *c, const struct layout *at)
+{
+  const struct partition stages = stages_of(c);
+  struct shape s;
+  return shapes_part(c, &stages, at, 0, &s) && !s.frozen ? (double)(s.rows * s.cols) : 0.0;
+}
+
+/* One flat buffer; the head's use of a tied matrix beside it, in the first stage; one more where sums are kept apart. */
+static double gradients(const struct run_config *c, const struct layout *at)
+{
   const double more = (c->replicas > 1) + (c->reduce_each == REDUCE_MICROBATCH);
-  return (flat * (1.0 + more) + (c->tied ? (double)(c->vocab * c->hidden) : 0.0)) * bytes_of(c);
+  const double other_use = c->tied && layout_is_first(at) ? embedding_part(c, at) : 0.0;
+  return (predict_flat(c, at) * (1.0 + more) + other_use) * bytes_of(c);
 }
 
-static double largest_bucket(const struct run_config *c)
+static double largest_bucket(const struct run_config *c, const struct layout *at)
 {
   int64_t counts[4096];
-  const int64_t n = predict_buckets(c, counts, 4096);
+  const int64_t n = predict_buckets(c, at, counts, 4096);
   double most = 0.0;
   for (int64_t i = 0; i < n && i < 4096; i++) most = fmax(most, (double)counts[i]);
   return most;
 }
 
 /* Two blocks of scratch as large as the largest collective; none for a group of one. */
-static double communication(const struct run_config *c)
+static double scratch(double largest_bytes, int64_t ranks)
 {
-  return c->dp == 1 ? 0.0 : 2.0 * round_up(fmax(largest_bucket(c) * bytes_of(c), 16.0 * (double)c->dp), 256.0);
+  return ranks == 1 ? 0.0 : 2.0 * round_up(fmax(largest_bytes, 16.0 * (double)ranks), 256.0);
+}
+
+static double communication(const struct run_config *c, const struct layout *at)
+{
+  const double N = (double)(c->micro_batch * c->sequence);
+  return scratch(largest_bucket(c, at) * bytes_of(c), c->dp) + scratch(16.0, c->dp * c->pp) +
+         scratch(fmax(N * (double)c->hidden * bytes_of(c), 16.0 * N), c->tp) + scratch(8.0 * shapes_count(c), c->tp * c->pp);
+}
+
+/* --- traffic: what a rank sends in a step, sums on a ring --------------------------------- */
+
+/* Sums of activations over tensor ranks, NC elements each: a layer two in forward and two in backward, the embedding
+ * and the head one; with sequence parallel each is a gather and a scatter of half the bytes, and inputs are gathered again for the
+ * gradients of weights.  The loss adds a largest and two sums a row; shards of norms and positions are summed once a step. */
+static void tensor_traffic(const struct run_config *c, const struct layout *at, struct predicted *out)
+{
+  const double C = (double)c->hidden, N = (double)(c->micro_batch * c->sequence), t = (double)c->tp, m = (double)layout_each(c);
+  const bool first = layout_is_first(at), last = layout_is_last(c, at);
+  double layers, half = (t - 1.0) / t * bytes_of(c);
+  layers_of(c, at, &layers);
+  if (c->tp == 1) return;
+  const double shares = m * (10.0 * layers + 2.0 * first + 3.0 * last), sums = m * (4.0 * layers + first + last);
+  out->tensor_calls = (c->sequence_parallel ? shares : sums) + m * 2.0 * last;
+  out->tensor_bytes = (c->sequence_parallel ? shares : 2.0 * sums) * half * N * C + m * last * 2.0 * (t - 1.0) / t * 24.0 * N;
+  if (!c->sequence_parallel) return;
+  const double times = c->reduce_each == REDUCE_MICROBATCH ? m : 1.0;
+  out->tensor_calls += times * (2.0 * layers + last + first);
+  out->tensor_bytes += times * 2.0 * half * ((2.0 * layers + last) * 2.0 * C + first * (double)c->positions * C);
+}
+
+/* A chunk sends its output on unless it is the last, the gradient of its input back unless it is the first. */
+static void pipeline_traffic(const struct run_config *c, const struct layout *at, struct predicted *out)
+{
+  const double n = (double)(c->micro_batch * c->sequence) / (c->sequence_parallel ? (double)c->tp : 1.0), m = (double)layout_each(c);
+  const double times = c->reduce_each == REDUCE_MICROBATCH ? m : 1.0, v = (double)c->chunks;
+  const bool first = layout_is_first(at), last = layout_is_last(c, at);
+  if (c->pp == 1) return;
+  const double sends = m * (2.0 * v - first - last), joins = c->tied && (first || last) && embedding_part(c, at) > 0.0 ? times : 0.0;
+  out->pipeline_calls = sends + joins;
+  out->pipeline_bytes = (sends * n * (double)c->hidden + joins * embedding_part(c, at)) * bytes_of(c);
+}
+
+static void replica_traffic(const struct run_config *c, const struct layout *at, struct predicted *out)
+{
+  const double d = (double)c->dp, times = c->reduce_each == REDUCE_MICROBATCH ? (double)layout_each(c) : 1.0;
+  if (c->dp == 1) return;
+  out->allreduce_bytes = 2.0 * (d - 1.0) / d * predict_flat(c, at) * bytes_of(c) * times;
+  out->allreduce_calls = (double)predict_buckets(c, at, NULL, 0) * times;
 }
 
 /* --- FLOPs -------------------------------------------------------------------------------- */
@@ -124,21 +241,35 @@ static double flops(const struct run_config *c, double attention)
   return 3.0 * (double)c->global_batch * (L * (24.0 * T * C * C + attention * 4.0 * T * T * C) + 2.0 * T * C * V);
 }
 
-void predict(const struct run_config *c, struct predicted *out)
+void predict_at(const struct run_config *c, const struct layout *at, struct predicted *out)
 {
-  const double ranks = (double)c->dp, flat = predict_flat(c), bytes = bytes_of(c);
+  const struct partition stages = stages_of(c);
+  const double flat = predict_flat(c, at), bytes = bytes_of(c);
+  struct shape s;
   *out = (struct predicted){
     .parameters = parameters(c),
     .parameters_bytes = flat * bytes,
-    .gradients_bytes = gradients(c),
+    .gradients_bytes = gradients(c, at),
     .optimizer_bytes = c->optimizer == OPTIMIZER_ADAMW && !fault_is(FAULT_MM_WRONG_ESTIMATE) ? 2.0 * flat * bytes : 0.0,
-    .activations_bytes = activations(c),
-    .communication_bytes = communication(c),
+    .activations_bytes = activations(c, at),
+    .communication_bytes = communication(c, at),
     .flops_full = flops(c, 1.0),
     .flops_causal = flops(c, 0.5),
   };
-  const double times = c->reduce_each == REDUCE_MICROBATCH ? (double)(c->global_batch / (c->micro_batch * c->dp)) : 1.0;
-  out->allreduce_bytes = 2.0 * (ranks - 1.0) / ranks * flat * bytes * times;
-  out->allreduce_calls = c->dp > 1 ? (double)predict_buckets(c, NULL, 0) * times : 0.0;
+  for (int i = 0; shapes_part(c, &stages, at, i, &s); i++) out->rank_parameters += s.unused ? 0.0 : (double)(s.rows * s.cols);
+  replica_traffic(c, at, out);
+  tensor_traffic(c, at, out);
+  pipeline_traffic(c, at, out);
   out->total_bytes = out->parameters_bytes + out->gradients_bytes + out->optimizer_bytes + out->activations_bytes + out->communication_bytes;
+}
+
+/* Ranks of one stage are alike. */
+void predict(const struct run_config *c, struct predicted *out)
+{
+  for (int p = 0; p < c->pp; p++) {
+    const struct layout at = {.pp = p};
+    struct predicted one;
+    predict_at(c, &at, &one);
+    if (p == 0 || one.total_bytes > out->total_bytes) *out = one;
+  }
 }

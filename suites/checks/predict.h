@@ -2,16 +2,20 @@
 #ifndef CHECKS_PREDICT_H
 #define CHECKS_PREDICT_H
 
-#include "base/config.h"
+#include "judge.h"
+#include "layout.h"
 
 enum { PREDICT_ALIGN = 256 }; /* bytes that each parameter's place in a flat buffer is padded to */
 
-/* Elements of a flat buffer: every parameter, each padded, the whole to a multiple of the replicas; unused
- * ones have a place too. */
-double predict_flat(const struct run_config *c);
+/* Elements of a rank's flat buffer: every parameter that it has, each padded, the whole to a multiple of the
+ * replicas; unused ones have a place too. */
+double predict_flat(const struct run_config *c, const struct layout *at);
 /* Gradient buckets of one reduction, last parameter first: a parameter that does not fit in what is left of a
- * bucket starts the next, one that fits exactly is taken, a larger one is cut from its end into whole buckets.
- * counts (may be NULL) gets up to max of them, padding included; returns how many there are. */
-int64_t predict_buckets(const struct run_config *c, int64_t *counts, int64_t max);
+ * bucket starts the next, one that fits exactly is taken, a larger one is cut from its end into whole buckets.  A tied
+ * matrix that two stages have fills buckets of its own.  counts (may be NULL) gets up to max of them, padding
+ * included; returns how many there are. */
+int64_t predict_buckets(const struct run_config *c, const struct layout *at, int64_t *counts, int64_t max);
+/* What predict() says of the worst rank, of the rank at `at`. */
+void predict_at(const struct run_config *c, const struct layout *at, struct predicted *out);
 
 #endif

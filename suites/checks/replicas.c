@@ -1,46 +1,92 @@
-/* replicas.c - O7: what must be equal on all ranks of a group has one hash. */
+/* replicas.c - O7: what must be equal on all ranks of a group has one hash.
+ *
+ *   dp     flat buffers of one part of the model, on its replicas         tied   the tied matrix, on the first and the last stage
+ *   tp     parameters that no tensor rank cuts, on those of one stage      world  norm, factor, rate, counts: on every rank
+ *
+ * got.of names one group among those of its kind.
+ */
 #include "evidence.h"
+#include "layout.h"
 #include "verdict.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const char *const needed[] = {"weights", "gradients"}; /* at least these are told of at every step */
-
 static bool same_thing(const json_t *a, const json_t *b)
 {
-  return evidence_is(b, "replica") && evidence_step(a) == evidence_step(b) &&
-         strcmp(evidence_text(a, "got.what"), evidence_text(b, "got.what")) == 0 &&
-         strcmp(evidence_text(a, "got.group"), evidence_text(b, "got.group")) == 0;
+  return evidence_is(b, "replica") && evidence_step(a) == evidence_step(b) && evidence_same_text(a, b, "got.what") &&
+         evidence_same_text(a, b, "got.group") && evidence_same_text(a, b, "got.of");
 }
 
-/* All ranks' hashes of what `first` is about; returns how many ranks told, or -1 and a verdict. */
-static int compare(const struct run_data *run, const json_t *first, struct verdict *out)
+/* Ranks of a group of that kind; 0: there is no such kind. */
+static int64_t ranks_of(const struct run_config *c, const char *group)
 {
-  int told = 0;
+  if (strcmp(group, "dp") == 0) return c->dp;
+  if (strcmp(group, "tp") == 0) return c->tp;
+  if (strcmp(group, "tied") == 0) return 2;
+  return strcmp(group, "world") == 0 ? config_ranks(c) : 0;
+}
+
+/* All ranks' hashes of what `first` is about.  False: a verdict is said. */
+static bool compare(const struct run_data *run, const json_t *first, struct verdict *out)
+{
+  const char *what = evidence_text(first, "got.what"), *group = evidence_text(first, "got.group"), *of = evidence_text(first, "got.of");
+  const int64_t expected = ranks_of(&run->config, group);
+  int64_t told = 0;
   for (size_t i = 0; i < json_array_size(run->records); i++) {
     const json_t *other = json_array_get(run->records, i);
     if (!same_thing(first, other)) continue;
     told++;
     const char *hash = evidence_text(other, "got.hash");
-    if (hash[0] != '\0' && strcmp(hash, evidence_text(first, "got.hash")) == 0) continue;
-    snprintf(out->worst, sizeof out->worst, "%s at step %lld", evidence_text(first, "got.what"), (long long)evidence_step(first));
-    verdict_say(out, OUTCOME_FAIL, "%s differ between ranks %lld and %lld after step %lld: hashes %s and %s",
-                evidence_text(first, "got.what"), (long long)evidence_rank(first), (long long)evidence_rank(other),
+    if (hash[0] != '\0' && evidence_same_text(first, other, "got.hash")) continue;
+    snprintf(out->worst, sizeof out->worst, "%s in group %s at step %lld", what, group, (long long)evidence_step(first));
+    verdict_say(out, OUTCOME_FAIL, "%s differ between ranks %lld and %lld (group %s%s%s) after step %lld: hashes %s and %s", what,
+                (long long)evidence_rank(first), (long long)evidence_rank(other), group, of[0] ? " of " : "", of,
                 (long long)evidence_step(first), evidence_text(first, "got.hash"), hash);
-    return -1;
+    return false;
   }
-  return told;
+  if (told == expected) return true;
+  verdict_say(out, OUTCOME_INVALID, "%lld ranks told the hash of %s in group %s%s%s at step %lld, expected %lld", (long long)told, what, group,
+              of[0] ? " of " : "", of, (long long)evidence_step(first), (long long)expected);
+  return false;
 }
 
-static bool has(const struct run_data *run, const char *what, int64_t step)
+/* The first rank of a group tells; the others are found from it. */
+static bool is_first(const struct run_data *run, size_t index)
+{
+  const json_t *record = json_array_get(run->records, index);
+  for (size_t i = 0; i < index; i++)
+    if (same_thing(record, json_array_get(run->records, i))) return false;
+  return true;
+}
+
+static bool told(const struct run_data *run, int rank, int64_t step, const char *group, const char *what)
 {
   for (size_t i = 0; i < json_array_size(run->records); i++) {
-    const json_t *record = json_array_get(run->records, i);
-    if (evidence_is(record, "replica") && evidence_step(record) == step && strcmp(evidence_text(record, "got.what"), what) == 0)
+    const json_t *r = json_array_get(run->records, i);
+    if (evidence_is(r, "replica") && evidence_rank(r) == rank && evidence_step(r) == step && strcmp(evidence_text(r, "got.what"), what) == 0 &&
+        strcmp(evidence_text(r, "got.group"), group) == 0)
       return true;
   }
   return false;
+}
+
+/* At least weights and gradients, at every step, in every group that the rank is in. */
+static bool complete(const struct run_data *run, struct verdict *out)
+{
+  static const char *const needed[] = {"weights", "gradients"}, *const kinds[] = {"dp", "tp", "tied"};
+  const struct run_config *c = &run->config;
+  for (int rank = 0; rank < evidence_ranks(run); rank++) {
+    const struct layout at = layout_of(c, rank);
+    const bool end = layout_is_first(&at) || layout_is_last(c, &at), in[] = {true, c->tp > 1, c->tied && c->pp > 1 && end};
+    for (int64_t step = 0; step < c->steps; step++)
+      for (int i = 0; i < 6; i++) {
+        if (!in[i / 2] || told(run, rank, step, kinds[i / 2], needed[i % 2])) continue;
+        verdict_say(out, OUTCOME_INVALID, "rank %d told no hash of %s in group %s at step %lld", rank, needed[i % 2], kinds[i / 2], (long long)step);
+        return false;
+      }
+  }
+  return true;
 }
 
 void replicas_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
@@ -51,21 +97,9 @@ void replicas_judge(const struct run_data *run, const struct companion *wanted, 
   int compared = 0;
   for (size_t i = 0; i < json_array_size(run->records); i++) {
     const json_t *record = json_array_get(run->records, i);
-    if (!evidence_is(record, "replica") || evidence_rank(record) != 0) continue;
-    const int told = compare(run, record, out);
-    if (told < 0) return;
-    if (told != evidence_ranks(run)) {
-      verdict_say(out, OUTCOME_INVALID, "%d of %d ranks told the hash of %s at step %lld", told, evidence_ranks(run),
-                  evidence_text(record, "got.what"), (long long)evidence_step(record));
-      return;
-    }
+    if (!evidence_is(record, "replica") || !is_first(run, i)) continue;
+    if (!compare(run, record, out)) return;
     compared++;
   }
-  for (int64_t step = 0; step < run->config.steps; step++)
-    for (size_t k = 0; k < sizeof needed / sizeof *needed; k++)
-      if (!has(run, needed[k], step)) {
-        verdict_say(out, OUTCOME_INVALID, "no rank told the hash of %s at step %lld", needed[k], (long long)step);
-        return;
-      }
-  verdict_say(out, OUTCOME_PASS, "%d hashes equal on %d ranks", compared, evidence_ranks(run));
+  if (complete(run, out)) verdict_say(out, OUTCOME_PASS, "%d hashes equal in all groups of %d ranks", compared, evidence_ranks(run));
 }

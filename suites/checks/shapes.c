@@ -8,10 +8,12 @@
 static const struct {
   const char *name;
   int rows, cols;
+  enum shape_cut cut;
 } block[SHAPES_A_BLOCK] = {
-  {"ln_1.weight", 0, 1},    {"ln_1.bias", 0, 1},     {"attn.c_attn.weight", 1, 3}, {"attn.c_attn.bias", 0, 3},
-  {"attn.c_proj.weight", 1, 1}, {"attn.c_proj.bias", 0, 1}, {"ln_2.weight", 0, 1}, {"ln_2.bias", 0, 1},
-  {"mlp.c_fc.weight", 1, 4}, {"mlp.c_fc.bias", 0, 4}, {"mlp.c_proj.weight", 4, 1}, {"mlp.c_proj.bias", 0, 1},
+  {"ln_1.weight", 0, 1, SHAPE_WHOLE},       {"ln_1.bias", 0, 1, SHAPE_WHOLE},       {"attn.c_attn.weight", 1, 3, SHAPE_COLS},
+  {"attn.c_attn.bias", 0, 3, SHAPE_COLS},   {"attn.c_proj.weight", 1, 1, SHAPE_ROWS}, {"attn.c_proj.bias", 0, 1, SHAPE_WHOLE},
+  {"ln_2.weight", 0, 1, SHAPE_WHOLE},       {"ln_2.bias", 0, 1, SHAPE_WHOLE},       {"mlp.c_fc.weight", 1, 4, SHAPE_COLS},
+  {"mlp.c_fc.bias", 0, 4, SHAPE_COLS},      {"mlp.c_proj.weight", 4, 1, SHAPE_ROWS}, {"mlp.c_proj.bias", 0, 1, SHAPE_WHOLE},
 };
 
 enum { UNUSED_ELEMENTS = 7 }; /* a vector whose length divides nothing */
@@ -27,7 +29,9 @@ static bool asked_frozen(const struct run_config *c, const char *name) { return 
 
 static bool is(const struct run_config *c, struct shape *out, const char *name, int64_t rows, int64_t cols)
 {
-  *out = (struct shape){.rows = rows, .cols = cols, .decay = rows > 1, .frozen = asked_frozen(c, name),
+  const bool vocabulary = strstr(name, "wte") || strstr(name, "lm_head");
+  *out = (struct shape){.rows = rows, .cols = cols, .layer = -1, .cut = vocabulary ? SHAPE_ROWS : SHAPE_WHOLE,
+                        .decay = rows > 1, .frozen = asked_frozen(c, name),
                         .unused = strcmp(name, "extra.unused") == 0, .zero_gradient = strstr(name, "c_attn.bias") != NULL};
   snprintf(out->name, sizeof out->name, "%s", name);
   return true;
@@ -41,6 +45,8 @@ static bool is_of_block(const struct run_config *c, struct shape *out, int l, in
   snprintf(name, sizeof name, "transformer.h.%d.%s", l, block[row].name);
   snprintf(twin, sizeof twin, "transformer.h.%d.%s", (int)shapes_blocks(c) + l, block[row].name);
   is(c, out, name, block[row].rows ? block[row].rows * C : 1, block[row].cols * C);
+  out->layer = l;
+  out->cut = block[row].cut;
   out->frozen = out->frozen || (l < c->reused && asked_frozen(c, twin));
   return true;
 }
@@ -58,6 +64,23 @@ bool shapes_at(const struct run_config *c, int i, struct shape *out)
   if (i == 1) return is(c, out, "transformer.ln_f.bias", 1, C);
   if (i == 2 && !c->tied) return is(c, out, "lm_head.weight", c->vocab, C);
   return is(c, out, "extra.unused", 1, UNUSED_ELEMENTS);
+}
+
+static bool is_here(const struct run_config *c, const struct partition *stages, const struct layout *at, const struct shape *s)
+{
+  if (s->layer >= 0) return layout_has_layer(c, stages, at, s->layer);
+  if (strstr(s->name, "wte")) return layout_is_first(at) || (c->tied && layout_is_last(c, at));
+  if (strstr(s->name, "ln_f") || strstr(s->name, "lm_head")) return layout_is_last(c, at);
+  return layout_is_first(at);
+}
+
+bool shapes_part(const struct run_config *c, const struct partition *stages, const struct layout *at, int i, struct shape *out)
+{
+  if (!shapes_at(c, i, out)) return false;
+  if (out->cut == SHAPE_ROWS) out->rows = (out->rows + c->tp - 1) / c->tp;
+  if (out->cut == SHAPE_COLS) out->cols /= c->tp;
+  if (!is_here(c, stages, at, out)) out->rows = out->cols = 0;
+  return true;
 }
 
 double shapes_elements(const struct run_config *c)

@@ -4,7 +4,8 @@
  *
  *   allreduce       the library's own sums: MPI_Iallreduce of the buffer; in rank order: MPI_Ialltoallv of the
  *                   buffer and MPI_Iallgatherv of the shares
- *   reduce_scatter  MPI_Ireduce_scatter_block or MPI_Ialltoallv of all parts     allgather  MPI_Iallgather of the own part
+ *   reduce_scatter  MPI_Ireduce_scatter_block or, in rank order, MPI_Ialltoallv of all parts
+ *   allgather       MPI_Iallgather of the own part
  *   broadcast       MPI_Ibcast of the buffer                                     barrier    MPI_Ibarrier of nothing
  *   send, recv      MPI_Isend or MPI_Issend, MPI_Irecv of the buffer
  *
@@ -12,6 +13,7 @@
  */
 #include "base/record.h"
 #include "evidence.h"
+#include "traffic.h"
 #include "verdict.h"
 
 #include <stdio.h>
@@ -31,6 +33,8 @@ struct total {
   long long calls, bytes;
 };
 
+enum { ALLREDUCE, REDUCE_SCATTER, ALLGATHER }; /* rows of rules */
+
 static int rule_of_op(const char *op)
 {
   for (int i = 0; i < RULES; i++)
@@ -45,6 +49,14 @@ static int rule_of_call(const char *mpi)
   return -1;
 }
 
+/* Of the group of that name; one that the plan does not know counts as several. */
+static int64_t ranks_of(const struct run_config *c, const char *group)
+{
+  for (int g = 0; g < TRAFFIC_GROUPS; g++)
+    if (strcmp(group, traffic_name((enum traffic_group)g)) == 0) return traffic_ranks(c, (enum traffic_group)g);
+  return config_ranks(c);
+}
+
 static bool traced(const struct run_data *run, int rank, int64_t step, struct total *sum, struct verdict *out)
 {
   const json_t *calls = json_object_get(evidence_record(run, "trace", rank, step, -1), "got.calls");
@@ -53,17 +65,21 @@ static bool traced(const struct run_data *run, int rank, int64_t step, struct to
     return false;
   }
   for (size_t i = 0; i < json_array_size(calls); i++) {
-    char op[32], type[32];
+    char op[32], group[32], type[32];
     long long count;
     enum dtype t;
     const char *text = json_string_value(json_array_get(calls, i));
-    if (text == NULL || sscanf(text, "%*s %31s %*s %*s %31s %lld", op, type, &count) != 3 || rule_of_op(op) < 0 ||
+    if (text == NULL || sscanf(text, "%*s %31s %31s %*s %31s %lld", op, group, type, &count) != 4 || rule_of_op(op) < 0 ||
         dtype_parse(type, &t) != ERR_OK) {
       verdict_say(out, OUTCOME_INVALID, "call %zu of step %lld on rank %d cannot be read: '%s'", i, (long long)step, rank, text ? text : "");
       return false;
     }
-    const int rule = rule_of_op(op);
-    if (count == 0 && strcmp(op, "barrier") != 0) continue;
+    const int64_t ranks = ranks_of(&run->config, group);
+    const bool message = strcmp(op, "send") == 0 || strcmp(op, "recv") == 0;
+    int rule = rule_of_op(op);
+    if ((ranks == 1 && !message) || (count == 0 && strcmp(op, "barrier") != 0)) continue;
+    if (rule == ALLGATHER) count /= ranks;
+    if (rule == REDUCE_SCATTER && run->config.reduce == REDUCE_ORDERED) rule = ALLREDUCE; /* MPI sees the same call */
     sum[rule].calls++;
     sum[rule].bytes += count * (long long)dtype_bytes(t);
   }

@@ -1,22 +1,48 @@
 /* trace_test.c - O11 and O16: lists of collectives against each other, the plan and the shim. */
 #include "fabricate_test.h"
 #include "predict.h"
+#include "traffic.h"
 
 static struct bench b;
 
-/* What a right run of the bench's config queues in a step: a count, the buckets, the losses. */
+/* Rows of the shim, one an MPI function. */
+enum { MPI_FUNCTIONS = 5 };
+static const char *const functions[MPI_FUNCTIONS] = {"MPI_Iallreduce", "MPI_Ireduce_scatter_block", "MPI_Iallgather", "MPI_Isend", "MPI_Irecv"};
+static const char *const ops[MPI_FUNCTIONS] = {"allreduce", "reduce_scatter", "allgather", "send", "recv"};
+
+/* What a right run queues in a step, as the plan says, and what MPI sees of it. */
 static void queue(struct made *m, int rank, int64_t step)
 {
   const struct run_config *c = &m->data.config;
-  int64_t counts[64];
-  const int64_t n = predict_buckets(c, counts, 64), each = evidence_microbatches(c) / c->dp;
-  const int last = (int)(rank * each + each - 1);
-  json_t *calls = json_array();
-  json_array_append_new(calls, json_sprintf("%d allreduce sums scalar float64 1 %d -1", (int)step + 1, (int)(8 * 2 * (c->dp - 1) / c->dp)));
-  for (int64_t i = 0; i < n; i++)
-    json_array_append_new(calls, json_sprintf("%d allreduce dp transfer float32 %d %d %d", (int)(step * n + i) + 1, (int)counts[i],
-                                              (int)(counts[i] * 4 * 2 * (c->dp - 1) / c->dp), last));
-  json_object_set_new(made_record(m, "trace", rank, step, -1), "got.calls", calls);
+  const struct layout at = layout_of(c, rank);
+  json_t *list = json_array();
+  long long calls[MPI_FUNCTIONS] = {0}, bytes[MPI_FUNCTIONS] = {0};
+  for (int g = 0; g < TRAFFIC_GROUPS; g++) {
+    struct traffic plan;
+    CHECK_OK(traffic_expect(c, &at, (enum traffic_group)g, &plan));
+    const int64_t ranks = traffic_ranks(c, (enum traffic_group)g);
+    for (int i = 0; i < plan.n; i++) {
+      const struct traffic_call *k = &plan.calls[i];
+      const int64_t size = k->count * (int64_t)dtype_bytes(k->type);
+      json_array_append_new(list, json_sprintf("%d %s %s %s %s %d %d %d", (int)step * plan.n + i + 1, k->op, traffic_name((enum traffic_group)g),
+                                               traffic_stream((enum traffic_group)g), dtype_name(k->type), (int)k->count,
+                                               (int)traffic_bytes(k->op, size, ranks), (int)k->microbatch));
+      for (int f = 0; f < MPI_FUNCTIONS; f++) {
+        if (strcmp(ops[f], k->op) != 0 || ranks == 1) continue;
+        calls[f]++;
+        bytes[f] += f == 2 ? size / ranks : size;
+      }
+    }
+    traffic_free(&plan);
+  }
+  json_object_set_new(made_record(m, "trace", rank, step, -1), "got.calls", list);
+  for (int f = 0; f < MPI_FUNCTIONS; f++) {
+    if (calls[f] == 0) continue;
+    json_t *r = made_record(m, "shim", rank, step, -1);
+    json_object_set_new(r, "got.call", json_string(functions[f]));
+    json_object_set_new(r, "got.calls", json_integer(calls[f]));
+    json_object_set_new(r, "got.bytes", json_integer(bytes[f]));
+  }
 }
 
 static void count(struct made *m, int rank, int64_t step, const char *call, long long calls, long long bytes)
@@ -27,21 +53,28 @@ static void count(struct made *m, int rank, int64_t step, const char *call, long
   json_object_set_new(r, "got.bytes", json_integer(bytes));
 }
 
+static void setup_as(const struct run_config *c, const char *check)
+{
+  bench_setup(&b, check, c);
+  for (int64_t step = 0; step < c->steps; step++)
+    for (int rank = 0; rank < config_ranks(c); rank++) queue(&b.run, rank, step);
+}
 static void setup(const char *check)
 {
   const struct run_config c = made_config(2);
-  bench_setup(&b, check, &c);
-  int64_t counts[64];
-  const int64_t n = predict_buckets(&c, counts, 64);
-  long long bytes = 0;
-  for (int64_t i = 0; i < n; i++) bytes += 4 * counts[i];
-  for (int64_t step = 0; step < 2; step++)
-    for (int rank = 0; rank < 2; rank++) {
-      queue(&b.run, rank, step);
-      count(&b.run, rank, step, "MPI_Iallreduce", n, bytes);
-      count(&b.run, rank, step, "MPI_Ialltoallv", 1, 8);
-      count(&b.run, rank, step, "MPI_Iallgatherv", 1, 4);
-    }
+  setup_as(&c, check);
+}
+
+/* Two replicas of two stages of two tensor ranks, sharing the sequence. */
+static struct run_config all_ways(void)
+{
+  struct run_config c = made_config(2);
+  c.layers = 2;
+  c.tp = c.pp = 2;
+  c.sequence_parallel = true;
+  c.schedule = SCHEDULE_ZB_H1;
+  c.unused = false;
+  return c;
 }
 
 static json_t *calls_of(int rank, int64_t step) { return json_object_get(made_at(&b.run, "trace", rank, step, -1), "got.calls"); }
@@ -56,6 +89,46 @@ static void clean_runs_pass(void)
   bench_setup(&b, "trace", &c);
   CHECK(bench_judge(&b, "trace") == OUTCOME_SKIPPED);
   CHECK(bench_judge(&b, "shim") == OUTCOME_SKIPPED);
+  bench_teardown(&b);
+}
+
+static void clean_runs_of_all_dimensions_pass(void)
+{
+  const struct run_config c = all_ways();
+  setup_as(&c, "trace");
+  CHECK(bench_judge(&b, "trace") == OUTCOME_PASS);
+  CHECK(bench_judge(&b, "shim") == OUTCOME_PASS);
+  json_t *calls = calls_of(5, 1); /* one gather of one tensor rank */
+  for (size_t i = 0; i < json_array_size(calls); i++)
+    if (strstr(json_string_value(json_array_get(calls, i)), "allgather tp")) {
+      json_array_remove(calls, i);
+      break;
+    }
+  CHECK(bench_judge(&b, "trace") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.worst, "order of call");
+  CHECK(bench_judge(&b, "shim") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.sentence, "rank 5 at step 1");
+  bench_teardown(&b);
+}
+
+/* Both ends of one transfer on every replica and tensor rank send half: no two lists of a stage differ. */
+static void a_message_of_another_size_is_against_the_plan(void)
+{
+  const struct run_config c = all_ways();
+  setup_as(&c, "trace");
+  for (int rank = 0; rank < 8; rank++) {
+    json_t *calls = calls_of(rank, 0);
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+      char text[128];
+      int sequence, m, n, bytes;
+      const char *was = json_string_value(json_array_get(calls, i));
+      if (sscanf(was, "%d send outputs outputs float32 %d %d %d", &sequence, &n, &bytes, &m) != 4) continue;
+      snprintf(text, sizeof text, "%d send outputs outputs float32 %d %d %d", sequence, n / 2, bytes / 2, m);
+      json_array_set_new(calls, i, json_string(text));
+    }
+  }
+  CHECK(bench_judge(&b, "trace") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.worst, "plan of group outputs at step 0");
   bench_teardown(&b);
 }
 
@@ -75,27 +148,44 @@ static void a_call_less_on_all_ranks_is_against_the_plan(void)
   setup("trace");
   for (int rank = 0; rank < 2; rank++) json_array_remove(calls_of(rank, 0), 2);
   CHECK(bench_judge(&b, "trace") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.worst, "plan of group dp at step 0");
   bench_teardown(&b);
   setup("trace"); /* and one more */
-  for (int rank = 0; rank < 2; rank++) json_array_append(calls_of(rank, 0), json_array_get(calls_of(rank, 0), 1));
+  for (int rank = 0; rank < 2; rank++) {
+    char text[128];
+    int64_t counts[64];
+    const struct layout at = {.dp = rank};
+    const int n = (int)predict_buckets(&b.run.data.config, &at, counts, 64);
+    snprintf(text, sizeof text, "%d allreduce dp transfer float32 64 256 %d", n + 1, 3 * rank + 2);
+    json_array_append_new(calls_of(rank, 0), json_string(text));
+  }
   CHECK(bench_judge(&b, "trace") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.sentence, "behind");
+  bench_teardown(&b);
+  setup("trace"); /* in a group of its own */
+  for (int rank = 0; rank < 2; rank++) json_array_append_new(calls_of(rank, 0), json_string("1 allreduce other transfer float32 64 256 -1"));
+  CHECK(bench_judge(&b, "trace") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.sentence, "no plan knows");
   bench_teardown(&b);
 }
 
-static void wrong_type_count_or_bytes_fail(void)
+static void wrong_type_count_bytes_stream_or_place_fail(void)
 {
-  int64_t counts[64];
-  for (int w = 0; w < 2; w++) {
+  static const char *const wrong[] = {"1 allreduce dp transfer float64 %d %d %d", "1 allreduce dp transfer float32 1%d %d %d",
+                                      "1 allreduce dp transfer float32 %d 1%d %d", "1 allreduce dp compute float32 %d %d %d",
+                                      "1 broadcast dp transfer float32 %d %d %d", "3 allreduce dp transfer float32 %d %d %d"};
+  for (size_t w = 0; w < sizeof wrong / sizeof *wrong; w++) {
     setup("trace");
-    predict_buckets(&b.run.data.config, counts, 64);
+    int64_t counts[64];
+    const struct layout at = {0};
+    predict_buckets(&b.run.data.config, &at, counts, 64);
     for (int rank = 0; rank < 2; rank++) {
       char text[128];
-      if (w == 0) snprintf(text, sizeof text, "1 allreduce dp transfer float64 %lld %lld %d", (long long)counts[0], (long long)counts[0] * 4, 3 * rank + 2);
-      else snprintf(text, sizeof text, "1 allreduce dp transfer float32 %lld 12 %d", (long long)counts[0], 3 * rank + 2);
-      json_array_set_new(calls_of(rank, 0), 1, json_string(text));
+      snprintf(text, sizeof text, wrong[w], (int)counts[0], (int)counts[0] * 4, -1);
+      json_array_set_new(calls_of(rank, 0), 0, json_string(text));
     }
     CHECK(bench_judge(&b, "trace") == OUTCOME_FAIL);
-    CHECK_TEXT_HAS(b.verdict.sentence, "gradient reduction 0 of step 0");
+    if (!CHECK(strstr(b.verdict.sentence, "in group dp of rank 0 at step 0") != NULL)) fprintf(stderr, "%s\n", b.verdict.sentence);
     bench_teardown(&b);
   }
 }
@@ -135,9 +225,11 @@ int main(void)
 {
   static const struct test tests[] = {
     TEST(clean_runs_pass),
+    TEST(clean_runs_of_all_dimensions_pass),
+    TEST(a_message_of_another_size_is_against_the_plan),
     TEST(another_order_on_one_rank_fails),
     TEST(a_call_less_on_all_ranks_is_against_the_plan),
-    TEST(wrong_type_count_or_bytes_fail),
+    TEST(wrong_type_count_bytes_stream_or_place_fail),
     TEST(bytes_that_mpi_saw_and_the_trace_did_not_fail),
     TEST(missing_lists_never_pass),
   };

@@ -1,0 +1,199 @@
+/* traffic.c - expected lists of calls, made by walking the schedule's list of a rank. */
+#include "traffic.h"
+
+#include "predict.h"
+#include "shapes.h"
+#include "base/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+  const char *name, *stream;
+} groups[TRAFFIC_GROUPS] = {
+  [TRAFFIC_DP] = {"dp", "transfer"},        [TRAFFIC_SUMS] = {"sums", "scalar"},      [TRAFFIC_TP] = {"tp", "compute"},
+  [TRAFFIC_NORM] = {"norm", "compute"},     [TRAFFIC_OUTPUTS] = {"outputs", "outputs"}, [TRAFFIC_GRADIENTS] = {"gradients", "gradients"},
+  [TRAFFIC_TIED] = {"tied", "compute"},
+};
+
+const char *traffic_name(enum traffic_group g) { return groups[g].name; }
+const char *traffic_stream(enum traffic_group g) { return groups[g].stream; }
+
+int64_t traffic_ranks(const struct run_config *c, enum traffic_group g)
+{
+  const int64_t sizes[TRAFFIC_GROUPS] = {
+    [TRAFFIC_DP] = c->dp,      [TRAFFIC_SUMS] = c->dp * c->pp, [TRAFFIC_TP] = c->tp, [TRAFFIC_NORM] = c->tp * c->pp,
+    [TRAFFIC_OUTPUTS] = c->pp, [TRAFFIC_GRADIENTS] = c->pp,    [TRAFFIC_TIED] = 2,
+  };
+  return sizes[g];
+}
+
+int64_t traffic_bytes(const char *op, int64_t bytes, int64_t n)
+{
+  if (n == 1 || strcmp(op, "recv") == 0) return 0;
+  if (strcmp(op, "allreduce") == 0) return 2 * (n - 1) * bytes / n;
+  return strcmp(op, "send") == 0 ? bytes : (n - 1) * bytes / n;
+}
+
+/* --- lists ----------------------------------------------------------------------------- */
+
+struct walk {
+  const struct run_config *c;
+  const struct layout *at;
+  struct partition stages;
+  struct traffic *out;
+  enum err err;
+  int64_t microbatch; /* that calls are of */
+  int64_t folds;      /* times that gradients are complete in a step */
+};
+
+static void say(struct walk *w, const char *op, enum dtype type, int64_t count)
+{
+  struct traffic *t = w->out;
+  if (w->err != ERR_OK) return;
+  if (t->n == t->room) {
+    const int room = t->room ? 2 * t->room : 256;
+    struct traffic_call *more = realloc(t->calls, (size_t)room * sizeof *more);
+    if (more == NULL) {
+      w->err = err_set(ERR_MEMORY, __FILE__, __LINE__, "%d calls", room);
+      return;
+    }
+    t->calls = more;
+    t->room = room;
+  }
+  t->calls[t->n++] = (struct traffic_call){op, type, count, w->microbatch};
+}
+
+void traffic_free(struct traffic *t)
+{
+  free(t->calls);
+  *t = (struct traffic){0};
+}
+
+static enum dtype precision(const struct walk *w) { return (enum dtype)w->c->precision; }
+static int64_t rows(const struct walk *w) { return w->c->micro_batch * w->c->sequence; }
+static int64_t whole(const struct walk *w) { return rows(w) * w->c->hidden; }
+
+/* Micro-batch i of the replica is the last before gradients are folded. */
+static bool folds_after(const struct walk *w, int64_t i) { return w->folds > 1 || i == layout_each(w->c) - 1; }
+
+/* --- tensor ranks ----------------------------------------------------------------------- */
+
+static void gather(struct walk *w) { if (w->c->sequence_parallel) say(w, "allgather", precision(w), whole(w)); }
+static void reduce(struct walk *w) { say(w, w->c->sequence_parallel ? "reduce_scatter" : "allreduce", precision(w), whole(w)); }
+static void sum_shards(struct walk *w, bool last, int64_t count)
+{
+  if (w->c->sequence_parallel && last) say(w, "allreduce", precision(w), count);
+}
+
+static void forward(struct walk *w, int64_t k)
+{
+  if (k == 0) reduce(w);
+  for (int64_t l = 2 * w->stages.first[k]; l < 2 * w->stages.first[k + 1]; l++) { /* two halves a layer */
+    gather(w);
+    reduce(w);
+  }
+  if (k < w->stages.stages - 1) return;
+  gather(w);
+  say(w, "allreduce", DTYPE_F64, rows(w));
+  say(w, "allreduce", DTYPE_F64, 2 * rows(w));
+}
+
+/* Inputs of the layers cut by columns, gathered again for the gradients of their weights, where not in a pass of its own. */
+static void backward(struct walk *w, int64_t k, bool with_weights, bool last)
+{
+  const int64_t C = w->c->hidden;
+  if (k == w->stages.stages - 1) {
+    gather(w);
+    reduce(w);
+    sum_shards(w, last, 2 * C);
+  }
+  for (int64_t l = 2 * w->stages.first[k + 1] - 1; l >= 2 * w->stages.first[k]; l--) {
+    gather(w);
+    if (with_weights) gather(w);
+    reduce(w);
+    sum_shards(w, last && l / 2 < shapes_blocks(w->c), 2 * C); /* shared ones once, as their owner's */
+  }
+  if (k > 0) return;
+  sum_shards(w, last, w->c->positions * C);
+  gather(w);
+}
+
+static void weights(struct walk *w, int64_t k)
+{
+  for (int64_t l = 2 * w->stages.first[k]; l < 2 * w->stages.first[k + 1]; l++) gather(w);
+}
+
+/* --- passes and messages ------------------------------------------------------------------- */
+
+static void action(struct walk *w, enum traffic_group g, const struct schedule_action *a)
+{
+  const int64_t k = a->chunk * w->c->pp + w->at->pp, n = whole(w) / (w->c->sequence_parallel ? w->c->tp : 1);
+  const bool last = folds_after(w, a->microbatch);
+  w->microbatch = w->at->dp * layout_each(w->c) + a->microbatch;
+  if (g == TRAFFIC_TP && a->pass == PASS_FORWARD) forward(w, k);
+  if (g == TRAFFIC_TP && a->pass == PASS_BACKWARD) backward(w, k, true, last);
+  if (g == TRAFFIC_TP && a->pass == PASS_BACKWARD_INPUT) backward(w, k, false, last);
+  if (g == TRAFFIC_TP && a->pass == PASS_BACKWARD_WEIGHT) weights(w, k);
+  if (g == TRAFFIC_OUTPUTS && a->pass == PASS_SEND_OUTPUT) say(w, "send", precision(w), n);
+  if (g == TRAFFIC_OUTPUTS && a->pass == PASS_RECV_INPUT) say(w, "recv", precision(w), n);
+  if (g == TRAFFIC_GRADIENTS && a->pass == PASS_SEND_GRADIENT) say(w, "send", precision(w), n);
+  if (g == TRAFFIC_GRADIENTS && a->pass == PASS_RECV_GRADIENT) say(w, "recv", precision(w), n);
+}
+
+static enum err passes(struct walk *w, enum traffic_group g)
+{
+  const struct run_config *c = w->c;
+  struct schedule *s;
+  TRY(schedule_create((enum schedule_kind)c->schedule, (int)c->pp, (int)layout_each(c), (int)c->chunks, &s));
+  for (int i = 0; i < s->n[w->at->pp]; i++) action(w, g, &s->list[w->at->pp][i]);
+  schedule_destroy(s);
+  return ERR_OK;
+}
+
+/* --- once a step or a fold -------------------------------------------------------------------- */
+
+static enum err buckets(struct walk *w)
+{
+  const int64_t n = predict_buckets(w->c, w->at, NULL, 0);
+  int64_t *counts = malloc((size_t)n * sizeof *counts);
+  if (counts == NULL) FAIL(ERR_MEMORY, "plan of %lld buckets", (long long)n);
+  predict_buckets(w->c, w->at, counts, n);
+  for (int64_t fold = 0; fold < w->folds; fold++)
+    for (int64_t i = 0; i < n; i++) say(w, "allreduce", precision(w), counts[i]);
+  free(counts);
+  return ERR_OK;
+}
+
+static void tied(struct walk *w)
+{
+  struct shape s;
+  const bool first = layout_is_first(w->at), last = layout_is_last(w->c, w->at);
+  if (!w->c->tied || w->c->pp == 1 || !(first || last) || !shapes_part(w->c, &w->stages, w->at, 0, &s) || s.frozen) return;
+  for (int64_t fold = 0; fold < w->folds; fold++) {
+    say(w, first ? "recv" : "send", precision(w), s.rows * s.cols);
+    say(w, first ? "send" : "recv", precision(w), s.rows * s.cols);
+  }
+}
+
+enum err traffic_expect(const struct run_config *c, const struct layout *at, enum traffic_group g, struct traffic *out)
+{
+  struct walk w = {.c = c, .at = at, .out = out, .microbatch = -1, .folds = c->reduce_each == REDUCE_MICROBATCH ? layout_each(c) : 1};
+  enum err err = ERR_OK;
+  *out = (struct traffic){0};
+  TRY(partition_make(c, &w.stages));
+  if (g == TRAFFIC_DP) TRY_TO(release, buckets(&w));
+  if (g == TRAFFIC_SUMS) {
+    say(&w, "allreduce", DTYPE_F64, 1);
+    say(&w, "allreduce", DTYPE_F64, 2);
+  }
+  if (g == TRAFFIC_NORM && c->tp * c->pp > 1) say(&w, "allreduce", DTYPE_F64, shapes_count(c) + SHAPES_A_BLOCK * c->reused);
+  if (g == TRAFFIC_TIED) tied(&w);
+  if ((g == TRAFFIC_TP && c->tp > 1) || ((g == TRAFFIC_OUTPUTS || g == TRAFFIC_GRADIENTS) && c->pp > 1)) TRY_TO(release, passes(&w, g));
+  TRY_TO(release, w.err);
+  return ERR_OK;
+
+release:
+  traffic_free(out);
+  return err;
+}

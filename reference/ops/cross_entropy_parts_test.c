@@ -274,20 +274,21 @@ static void parts_joined_are_the_whole(void)
           }
 }
 
-/* Cut in two, with logits ln 1, ln 2 | ln 5, softmax is 1/8, 2/8 | 5/8; the first row's target is 1, the second's 2. */
+/* Cut in two, with logits ln 1, ln 2 | ln 5, softmax is 1/8, 2/8 | 5/8; the first row's target is 1, the second's 2.
+ * The left part has a column of padding where the right one's first number would be. */
 static void a_small_case_by_hand(void)
 {
   struct arena a;
   struct rig g;
   arena_open(&a);
   rig_open(&g, DEV_CPU, 1);
-  const struct tensor left = arena_tensor(&a, DTYPE_F64, 2, 2, 0, 0), right = arena_tensor(&a, DTYPE_F64, 2, 2, 0, 0);
+  const struct tensor left = arena_tensor(&a, DTYPE_F64, 2, 3, 0, 0), right = arena_tensor(&a, DTYPE_F64, 2, 2, 0, 0);
   const struct tensor max = arena_tensor(&a, DTYPE_F64, 2, 1, 0, 0), other = arena_tensor(&a, DTYPE_F64, 2, 1, 0, 0);
   const struct tensor sums = arena_tensor(&a, DTYPE_F64, 2, 2, 0, 0), more = arena_tensor(&a, DTYPE_F64, 2, 2, 0, 0);
   const struct tensor losses = arena_tensor(&a, DTYPE_F64, 2, 1, 0, 0), lse = arena_tensor(&a, DTYPE_F64, 2, 1, 0, 0);
   const struct tensor targets = arena_tensor(&a, DTYPE_I32, 1, 2, 0, 0),
                       scale = arena_tensor(&a, DTYPE_F64, 1, 1, 0, 0);
-  fill_values(&left, (const double[]){0, log(2), 7, 7 + log(2)});
+  fill_values(&left, (const double[]){0, log(2), 99, 7, 7 + log(2), 99});
   fill_values(&right, (const double[]){log(5), 99, 7 + log(5), 99});
   fill_values(&targets, (const double[]){1, 2});
   fill_values(&scale, (const double[]){0.5});
@@ -312,11 +313,9 @@ static void a_small_case_by_hand(void)
   CHECK_NEAR(get(&losses, 0, 0), log(4), 1e-15);
   CHECK_NEAR(get(&losses, 1, 0), log(8 / 5.0), 2e-15);
   CHECK_NEAR(get(&lse, 1, 0), 7 + log(8), 2e-15);
-  const double d_left[] = {1 / 16.0, -3 / 8.0, 1 / 16.0, 1 / 8.0}, d_right[] = {5 / 16.0, 0, -3 / 16.0, 0};
-  for (int i = 0; i < 4; i++) {
-    CHECK_NEAR(get(&left, i / 2, i % 2), d_left[i], 1e-15);
-    CHECK_NEAR(get(&right, i / 2, i % 2), d_right[i], 1e-15);
-  }
+  const double d_left[] = {1 / 16.0, -3 / 8.0, 0, 1 / 16.0, 1 / 8.0, 0}, d_right[] = {5 / 16.0, 0, -3 / 16.0, 0};
+  for (int i = 0; i < 6; i++) CHECK_NEAR(get(&left, i / 3, i % 3), d_left[i], 1e-15);
+  for (int i = 0; i < 4; i++) CHECK_NEAR(get(&right, i / 2, i % 2), d_right[i], 1e-15);
   rig_close(&g);
   arena_close(&a);
 }

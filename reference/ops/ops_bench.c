@@ -159,6 +159,7 @@ int main(int argc, char **argv)
   const struct tensor step = matrix(DTYPE_I32, 1, 1), number = matrix(DTYPE_I64, 1, 1),
                       scalar = matrix(DTYPE_F64, 1, 1);
   const struct tensor losses = matrix(DTYPE_F64, N, 1), sum = matrix(DTYPE_F64, 1, 1), norm = matrix(DTYPE_F64, 1, 1);
+  const struct tensor sums = matrix(DTYPE_F64, N, 2), out = matrix(DTYPE_F64, N, 1);
   const struct op_adamw rule = {0.9, 0.95, 1e-8, 0.1};
   const struct rng_key key = {1, RNG_DROPOUT, 0};
   memset(docs.at, 0, (size_t)N * 4); /* one document a sequence */
@@ -194,6 +195,10 @@ int main(int argc, char **argv)
   ROW("cross entropy fwd", 1, 0, 4.0 * N * V, op_cross_entropy_fwd(stream, &losses, &row_lse, &logits, &tokens));
   ROW("cross entropy bwd", 1, 0, 8.0 * N * V,
       op_cross_entropy_bwd(stream, &logits, &logits, &row_lse, &tokens, &scalar, 0, V));
+  ROW("cut vocabulary: max", 0, 0, 4.0 * N * V, op_cross_entropy_max(stream, &losses, &logits, V));
+  ROW("cut vocabulary: sums", 0, 0, 4.0 * N * V, op_cross_entropy_sums(stream, &sums, &logits, &losses, &tokens, 0, V));
+  ROW("cut vocabulary: join", 0, 0, 40.0 * N,
+      op_cross_entropy_join(stream, &out, &row_lse, &losses, &sums, &tokens, V));
   ROW("sum of squares", all, 0, 4.0 * V * C, op_sum_squares(stream, &sum, &g));
   ROW("clip factor", 1, 0, 8, op_clip_factor(stream, &scalar, &norm, &sum, 1.0));
   ROW("adamw", all, 0, 28.0 * V * C, op_adamw(stream, &wte, &m, &v, &g, &scalar, &number, &scalar, &rule));

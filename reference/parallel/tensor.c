@@ -47,7 +47,7 @@ static int64_t rows_lost(const struct tensor *part) { return (int64_t)ceil(fmin(
 
 static struct tensor rows_of(const struct tensor *t, int64_t first, int64_t rows) { return tensor_part(t, first, rows, 0, t->cols); }
 
-/* The reduction takes place on the other rows alone. */
+/* The reduction takes place on the other rows alone.  (With part inside full and a strength below 1 all are summed.) */
 static enum err leave_out(const struct tp *tp, const struct tensor *part, const struct tensor *full)
 {
   const int64_t lost = rows_lost(part);

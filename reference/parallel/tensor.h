@@ -20,7 +20,7 @@
 #include "comm/comm.h"
 
 struct tp {
-  struct comm *comm; /* of the tensor group, on the compute stream; NULL: a group of one */
+  struct comm *comm; /* of the tensor group, on the compute stream; NULL: a group of one, whatever size is */
   int size, rank;
   bool sequence;
 };

@@ -31,6 +31,7 @@ enum err dev_open(const struct dev_config *config, struct dev **out)
   d->config = *config;
   d->backend = config->kind == DEV_LAZY ? &dev_lazy_backend : &dev_cpu_backend;
   d->phase = DEV_PHASE_OTHER;
+  d->action = -1;
   d->step = d->microbatch = -1;
   dev_memory_init(&d->memory);
   for (int i = 0; i < DEV_STREAMS_MAX; i++) {
@@ -66,5 +67,7 @@ void dev_set_phase(struct dev *d, enum dev_phase phase, int64_t step, int microb
   d->step = step;
   d->microbatch = microbatch;
 }
+
+void dev_set_action(struct dev *d, int action) { d->action = action; }
 
 const char *dev_findings(const struct dev *d) { return d->clocks ? dev_clocks_text(d->clocks) : ""; }

@@ -142,12 +142,15 @@ const char *dev_findings(const struct dev *d);
 enum dev_phase { DEV_PHASE_DATA, DEV_PHASE_FORWARD, DEV_PHASE_BACKWARD, DEV_PHASE_OPTIMIZER, DEV_PHASE_EVAL, DEV_PHASE_OTHER, DEV_PHASES };
 const char *dev_phase_name(enum dev_phase p);
 void dev_set_phase(struct dev *d, enum dev_phase phase, int64_t step, int microbatch);
+/* The same for the action of a pipeline's list that it gives work for; -1 (as at first): none. */
+void dev_set_action(struct dev *d, int action);
 
 struct dev_interval {
   const char *stream, *kernel; /* literals */
   enum dev_phase phase;
   int64_t step;
   int microbatch;
+  int action;      /* index in this rank's list of the pipeline's schedule, -1: none */
   double ready_ms; /* reached the head of its stream with its inputs ready    */
   double start_ms, end_ms;
   double waited_ms; /* head of stream until ready: spent in dev_wait           */

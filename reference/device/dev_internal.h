@@ -35,7 +35,7 @@ struct dev_work {
   struct dev_kernel kernel; /* DEV_WORK_KERNEL and all that follows */
   enum dev_phase phase;
   int64_t step;
-  int microbatch;
+  int microbatch, action;
   int n_ranges;
   struct dev_range ranges[DEV_RANGES_MAX];
   _Alignas(64) unsigned char args[DEV_ARGS_MAX];
@@ -183,7 +183,7 @@ struct dev {
   struct err_saved orphan; /* of a closed stream, not seen by the host yet; code ERR_OK: none */
   enum dev_phase phase;
   int64_t step;
-  int microbatch;
+  int microbatch, action;
   uint64_t choices;          /* lazy: drawn so far                                         */
   _Atomic uint32_t activity; /* cpu: compute streams at work * 2 + 1 while someone naps    */
 };

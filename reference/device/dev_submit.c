@@ -69,6 +69,7 @@ enum err dev_submit(struct dev_stream *s, const struct dev_kernel *kernel, const
   w->phase = s->dev->phase;
   w->step = s->dev->step;
   w->microbatch = s->dev->microbatch;
+  w->action = s->dev->action;
   w->n_ranges = n;
   if (n > 0) memcpy(w->ranges, ranges, (size_t)n * sizeof *ranges);
   if (args_bytes > 0) memcpy(w->args, args, args_bytes);

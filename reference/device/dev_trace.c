@@ -56,6 +56,7 @@ void dev_trace_done(struct dev_stream *s, const struct dev_work *w, double ready
                                                     .phase = w->phase,
                                                     .step = w->step,
                                                     .microbatch = w->microbatch,
+                                                    .action = w->action,
                                                     .ready_ms = ready_ms,
                                                     .start_ms = start_ms,
                                                     .end_ms = clock_ms(),

@@ -33,6 +33,7 @@ static void an_interval_carries_what_the_host_was_doing(void)
     CHECK_OK(dev_trace(p.d, 10));
     dev_set_phase(p.d, DEV_PHASE_BACKWARD, 4, 2);
     CHECK_OK(submit_sleep(p.compute, 1));
+    dev_set_action(p.d, 6);
     dev_set_phase(p.d, DEV_PHASE_OPTIMIZER, 5, -1);
     CHECK_OK(submit_sleep(p.compute, 0));
     CHECK_OK(dev_sync(p.d));
@@ -41,6 +42,7 @@ static void an_interval_carries_what_the_host_was_doing(void)
       CHECK(strcmp(rows[0].stream, "compute") == 0 && strcmp(rows[0].kernel, "sleep") == 0);
       CHECK(rows[0].phase == DEV_PHASE_BACKWARD && rows[0].step == 4 && rows[0].microbatch == 2);
       CHECK(rows[1].phase == DEV_PHASE_OPTIMIZER && rows[1].step == 5 && rows[1].microbatch == -1);
+      CHECK(rows[0].action == -1 && rows[1].action == 6);
       CHECK(rows[0].end_ms - rows[0].start_ms >= 1);
       CHECK(rows[0].ready_ms <= rows[0].start_ms && rows[1].start_ms >= rows[0].end_ms);
       CHECK(rows[0].waited_ms == 0 && rows[0].waited_for == NULL);

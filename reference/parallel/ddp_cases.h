@@ -80,7 +80,9 @@ static void open_play(struct play *p, enum dev_kind kind, int replicas, const ch
   *p = (struct play){0};
   settings(&p->run, replicas, more);
   CHECK_OK(params_create(&p->run, &p->table));
-  CHECK_OK(flat_create(p->table, &params_place_alone, 4, p->run.dp, p->run.bucket, &p->flat));
+  struct params_place place; /* the first stage's, if there are several */
+  CHECK_OK(params_place_of(&p->run, 0, 0, &place));
+  CHECK_OK(flat_create(p->table, &place, 4, p->run.dp, p->run.bucket, &p->flat));
   const struct dev_config config = {.kind = kind, .threads = 1, .lazy_seed = 9};
   CHECK_OK(dev_open(&config, &p->d));
   CHECK_OK(dev_stream_open(p->d, "compute", DEV_COMPUTE, &p->compute));
@@ -113,7 +115,10 @@ static void close_play(struct play *p)
   params_destroy(p->table);
 }
 
-static bool takes_part(const struct play *p, int row) { return p->table->rows[row].shared_with < 0 && !p->table->rows[row].unused; }
+static bool takes_part(const struct play *p, int row)
+{
+  return p->table->rows[row].shared_with < 0 && !p->table->rows[row].unused && p->flat->length[row] > 0;
+}
 
 static void backward(struct play *p, int r, int m, bool last)
 {
@@ -244,6 +249,27 @@ static void overlap_queues_each_bucket_before_backward_ends(void)
     CHECK_OK(dev_sync(p.d));
     close_play(&p);
   }
+}
+
+/* Rows of other stages, which no backward here makes ready, hold back nothing either. */
+static void a_stage_reduces_what_it_holds(void)
+{
+  struct play p;
+  int64_t n;
+  open_play(&p, DEV_CPU, 1, "pp=2 overlap=true bucket=50");
+  const int elsewhere = params_find(p.table, "transformer.ln_f.weight");
+  CHECK(p.flat->length[elsewhere] == 0 && p.flat->n_buckets > 3);
+  CHECK(p.flat->buckets[0].first_row < elsewhere && p.flat->buckets[0].first_row + p.flat->buckets[0].rows > elsewhere);
+  CHECK_OK(op_fill(p.compute, &p.gradients, 0));
+  comm_trace_restart(world);
+  for (int m = 0; m < M; m++) backward(&p, 0, m, m == M - 1);
+  comm_trace(world, &n);
+  CHECK(n == p.flat->n_buckets);
+  CHECK_OK(ddp_finish(p.ddp));
+  CHECK_OK(op_copy(p.compute, &p.out, &p.gradients));
+  CHECK_OK(dev_sync(p.d));
+  CHECK(wrong_rows(&p, comm_size(world), 0) == 0);
+  close_play(&p);
 }
 
 static void buckets_are_reduced_once_each_in_one_order(void)
@@ -425,6 +451,7 @@ int main(void)
     TEST(emulated_replicas_give_the_bits_of_ranks),
     TEST(overlap_changes_no_bit_of_the_librarys_sums),
     TEST(overlap_queues_each_bucket_before_backward_ends),
+    TEST(a_stage_reduces_what_it_holds),
     TEST(buckets_are_reduced_once_each_in_one_order),
     TEST(without_communication_gradients_stay_ones_own),
     TEST(misuse_is_refused),

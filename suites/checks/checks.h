@@ -25,6 +25,7 @@
   CHECK(trace, "O11", NULL, "every rank queues the same collectives, and those that the plan predicts")                 \
   CHECK(memory, "O12", NULL, "peak memory a rank and category against the closed formula; nothing allocated in steps")  \
   CHECK(clock, "O13", NULL, "a step's time is no shorter than its parts, the run's no shorter than its steps")          \
+  CHECK(bubble, "O13", NULL, "idle time of pipeline stages beside their list simulated with the run's median times")     \
   CHECK(divergence, "O15", companions_part, "where block outputs, then gradients, first leave the truth")               \
   CHECK(shim, "O16", NULL, "MPI calls and bytes counted below the trainer equal what its trace implies")                \
   CHECK(curve, "O3", companions_curve, "the loss of every step of a long run beside the serial run's")                  \

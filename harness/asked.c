@@ -1,5 +1,6 @@
 /* asked.c - values of `shardmark run`'s options. */
 #include "harness/asked.h"
+#include "harness/cut.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -36,22 +37,6 @@ enum err asked_budget(const char *text, double *seconds)
   return ERR_OK;
 }
 
-static enum err lay_layout(const char *text, struct run_config *c)
-{
-  char copy[256];
-  snprintf(copy, sizeof copy, "%s", text);
-  char *rest = copy;
-  for (char *part; (part = strsep(&rest, ",")) != NULL;) {
-    char *equals = strchr(part, '=');
-    if (equals == NULL) FAIL(ERR_CONFIG, "--layout %s: '%s' is no key=value; valid: dp=2,tp=1,pp=1", text, part);
-    *equals = '\0';
-    if (strcmp(part, "dp") != 0 && strcmp(part, "tp") != 0 && strcmp(part, "pp") != 0)
-      FAIL(ERR_CONFIG, "--layout %s: no '%s' in a layout; valid: dp, tp, pp", text, part);
-    TRY(config_set(c, part, equals + 1));
-  }
-  return ERR_OK;
-}
-
 enum err asked_lay_over(const struct asked *a, struct run_config *c)
 {
   if (*a->model) {
@@ -62,8 +47,41 @@ enum err asked_lay_over(const struct asked *a, struct run_config *c)
   if (*a->device) TRY(config_set(c, "device", a->device));
   if (*a->seed) TRY(config_set(c, "seed", a->seed));
   if (*a->lazy_seed) TRY(config_set(c, "lazy_seed", a->lazy_seed));
-  if (*a->layout) TRY(lay_layout(a->layout, c));
+  if (*a->layout) TRY(cut_lay(a->layout, c));
   if (*a->fault) TRY(config_set(c, "fault", a->fault));
+  return ERR_OK;
+}
+
+/* "2, 4" of --ranks. */
+static void ranks_text(const struct asked *a, char *out, size_t bytes)
+{
+  size_t used = 0;
+  out[0] = '\0';
+  for (int i = 0; i < a->n_ranks && used < bytes; i++) used += (size_t)snprintf(out + used, bytes - used, "%s%d", i ? ", " : "", a->ranks[i]);
+}
+
+enum err asked_check_layout(const struct asked *a)
+{
+  struct run_config c;
+  char ranks[128];
+  if (*a->layout == '\0') return ERR_OK;
+  config_default(&c);
+  TRY(cut_lay(a->layout, &c));
+  if (a->n_ranks == 0) return ERR_OK;
+  const int64_t all = config_ranks(&c), model = c.tp * c.pp; /* ranks of the job as told; of one replica */
+  ranks_text(a, ranks, sizeof ranks);
+  if (cut_has(a->layout, "dp")) {
+    for (int i = 0; i < a->n_ranks; i++)
+      if (a->ranks[i] == all) return ERR_OK;
+    FAIL(ERR_CONFIG, "--layout %s: dp * tp * pp = %lld ranks, --ranks says %s; valid: --ranks %lld", a->layout, (long long)all, ranks,
+         (long long)all);
+  }
+  for (int i = 0; i < a->n_ranks; i++) {
+    const int64_t n = a->ranks[i], below = n / model * model;
+    if (n % model == 0) continue;
+    FAIL(ERR_CONFIG, "--layout %s: tp * pp = %lld does not divide --ranks %lld; nearest valid: %s%lld", a->layout, (long long)model, (long long)n,
+         below ? "" : "--ranks ", (long long)(below ? below : model));
+  }
   return ERR_OK;
 }
 

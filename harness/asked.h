@@ -24,8 +24,10 @@ struct asked {
 enum err asked_ranks(const char *text, struct asked *a);
 /* "30m", "90s", "2h", "45": seconds.  Fails: ERR_CONFIG. */
 enum err asked_budget(const char *text, double *seconds);
-/* The settings that override a suite's: --model, --device, --seed, --lazy-seed, --layout "dp=2,tp=1", --fault. */
+/* The settings that override a suite's: --model, --device, --seed, --lazy-seed, --layout "dp=2,tp=2", --fault. */
 enum err asked_lay_over(const struct asked *a, struct run_config *c);
+/* --layout by itself and against --ranks.  Fails: ERR_CONFIG naming what was asked and the nearest valid. */
+enum err asked_check_layout(const struct asked *a);
 bool asked_overrides(const struct asked *a); /* True if any is given that may make a case's sizes not fit */
 
 /* What decides which cases there are: kept in summary.json, so that --resume asks the same. */

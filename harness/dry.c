@@ -1,5 +1,6 @@
 /* dry.c */
 #include "harness/dry.h"
+#include "harness/cut.h"
 #include "harness/memory.h"
 #include "harness/timing.h"
 
@@ -32,9 +33,23 @@ static double own_seconds(const struct plan *p, const struct trial *t, bool *cou
   return sum;
 }
 
+/* Below its case: what the verifier said of the schedule. */
+static enum err print_pipeline(const struct run_config *c)
+{
+  struct cut_pipeline x;
+  char layout[CONFIG_NAME];
+  TRY(cut_verify(c, &x));
+  if (x.stages == 0) return ERR_OK;
+  cut_text(c, layout, sizeof layout);
+  printf("  %s: verified; at equal times a bubble of %.1f %% of ideal time, %.1f %% of total time; at most %d of %lld micro-batches live on a stage\n",
+         layout, 100 * x.of_ideal, 100 * x.of_total, x.live, (long long)(config_accumulation(c) * c->chunks));
+  return ERR_OK;
+}
+
 enum err dry_print(const struct plan *p, double available_bytes, int ranks_a_host, double disk_bytes, double budget_s, int cores,
                    enum status *status)
 {
+  enum err err = ERR_OK;
   double total = 0;
   int refused = 0, left_out = 0;
   bool *counted = calloc((size_t)p->n_runs + 1, sizeof *counted);
@@ -64,6 +79,7 @@ enum err dry_print(const struct plan *p, double available_bytes, int ranks_a_hos
       left_out += fits && late;
       printf("%-40s %6d %8.1f s %12s %12s  %s\n", t->name, r->ranks, seconds, rank, host,
              !fits ? "refused: does not fit" : late ? "left out: budget" : "");
+      TRY_TO(done, print_pipeline(&r->config));
     }
   char disk[32], there[32];
   size_text(disk_bytes, disk, sizeof disk);
@@ -72,7 +88,8 @@ enum err dry_print(const struct plan *p, double available_bytes, int ranks_a_hos
          p->n_trials, p->n_runs, total, cores, disk, there);
   if (left_out) printf("%d left out by the budget of %.0f s\n", left_out, budget_s);
   if (refused) printf("%d refused: they do not fit in this machine's memory\n", refused);
-  free(counted);
   *status = refused ? STATUS_INVALID : STATUS_PASS;
-  return ERR_OK;
+done:
+  free(counted);
+  return err;
 }

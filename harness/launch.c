@@ -18,32 +18,53 @@ enum launch_mpi launch_which(const char *text)
   return LAUNCH_OTHER;
 }
 
-enum err launch_host_slots(const char *path, int *out)
+/* One line of a host file: `name`, `name:n` or `name slots=n`.  *slots 0: it names no host. */
+static enum err read_host(const char *path, int number, char *line, char host[256], int *slots)
 {
+  *slots = 0;
+  line[strcspn(line, "#\r\n")] = '\0';
+  if (sscanf(line, "%255s", host) != 1) return ERR_OK;
+  char *colon = strchr(host, ':');
+  const char *key = strstr(line, "slots="), *text = key ? key + 6 : colon ? colon + 1 : "1";
+  char *end;
+  errno = 0;
+  const long n = strtol(text, &end, 10);
+  if (end == text || (*end && !strchr(" \t", *end)) || errno || n < 1 || n > 1000000)
+    FAIL(ERR_CONFIG, "host file %s:%d: '%s' is no number of slots; valid: 1..1000000", path, number, text);
+  if (colon) *colon = '\0';
+  *slots = (int)n;
+  return ERR_OK;
+}
+
+enum err launch_hosts_read(const char *path, struct launch_hosts *out)
+{
+  enum err err = ERR_OK;
+  char line[1024], host[256];
   FILE *f = fopen(path, "r");
   if (f == NULL) FAIL(ERR_CONFIG, "host file %s: %s", path, strerror(errno));
-  char line[1024];
-  int total = 0, number = 0;
-  while (fgets(line, sizeof line, f)) {
-    number++;
-    char host[256];
-    line[strcspn(line, "#\r\n")] = '\0';
-    if (sscanf(line, "%255s", host) != 1) continue;
-    const char *slots = strstr(line, "slots="), *colon = strchr(host, ':');
-    const char *text = slots ? slots + 6 : colon ? colon + 1 : "1";
-    char *end;
-    errno = 0;
-    const long n = strtol(text, &end, 10);
-    if (end == text || (*end && !strchr(" \t", *end)) || errno || n < 1 || n > 1000000) {
-      fclose(f);
-      FAIL(ERR_CONFIG, "host file %s:%d: '%s' is no number of slots; valid: 1..1000000", path, number, text);
-    }
-    total += (int)n;
+  struct launch_hosts *h = out;
+  *h = (struct launch_hosts){0};
+  for (int number = 1, slots; fgets(line, sizeof line, f); number++) {
+    TRY_TO(close, read_host(path, number, line, host, &slots));
+    if (slots == 0) continue;
+    int i = 0;
+    while (i < h->n && strcmp(h->names[i], host) != 0) i++; /* named again: more slots of it */
+    if (i == LAUNCH_HOSTS) FAIL_TO(close, ERR_CONFIG, "host file %s names more than %d hosts", path, LAUNCH_HOSTS);
+    if (i == h->n) memcpy(h->names[h->n++], host, sizeof host);
+    h->slots[i] += slots;
+    h->total += slots;
   }
+  if (h->n == 0) FAIL_TO(close, ERR_CONFIG, "host file %s names no host", path);
+close:
   fclose(f);
-  if (total == 0) FAIL(ERR_CONFIG, "host file %s names no host", path);
-  *out = total;
-  return ERR_OK;
+  return err;
+}
+
+int launch_host_of(const struct launch_hosts *h, int rank)
+{
+  int i = 0;
+  for (; i + 1 < h->n && rank >= h->slots[i]; i++) rank -= h->slots[i];
+  return i;
 }
 
 static void read_version(struct launch_world *w)
@@ -78,7 +99,8 @@ enum err launch_look(const char *hosts, struct launch_world *out)
     if (CPU_ISSET(c, &set)) w.core[w.cores++] = c;
   w.slots = w.cores;
   if (hosts && *hosts) {
-    TRY(launch_host_slots(hosts, &w.slots));
+    TRY(launch_hosts_read(hosts, &w.on));
+    w.slots = w.on.total;
     snprintf(w.hosts, sizeof w.hosts, "%s", hosts);
   }
   *out = w;

@@ -10,7 +10,18 @@
 #include "base/err.h"
 
 enum launch_mpi { LAUNCH_OPENMPI, LAUNCH_MPICH, LAUNCH_OTHER };
-enum { LAUNCH_PATH = 4096, LAUNCH_CORES = 1024 };
+enum { LAUNCH_PATH = 4096, LAUNCH_CORES = 1024, LAUNCH_HOSTS = 1024 };
+
+/* A host file: `name`, `name:n` or `name slots=n` a line; 1 slot where none is told. */
+struct launch_hosts {
+  int n, total; /* hosts, slots of all */
+  int slots[LAUNCH_HOSTS];
+  char names[LAUNCH_HOSTS][256];
+};
+/* Fails: ERR_CONFIG path:line. */
+enum err launch_hosts_read(const char *path, struct launch_hosts *out);
+/* Where the launcher puts a rank: hosts in the file's order, each filled before the next. */
+int launch_host_of(const struct launch_hosts *h, int rank);
 
 /* What there is. */
 struct launch_world {
@@ -20,14 +31,13 @@ struct launch_world {
   int cores;             /* that this process may use                        */
   int core[LAUNCH_CORES]; /* their numbers                                    */
   char hosts[LAUNCH_PATH]; /* a host file, "" = this machine alone            */
+  struct launch_hosts on;  /* what it names; n 0 without one                   */
   int slots;             /* ranks that the host file offers; else `cores`     */
 };
 /* Looks at this machine; hosts NULL: none.  Fails: ERR_UNAVAILABLE (no launcher or trainer), ERR_CONFIG (host file). */
 enum err launch_look(const char *hosts, struct launch_world *out);
 /* From the first lines of `launcher --version`. */
 enum launch_mpi launch_which(const char *text);
-/* Ranks that a host file offers: `slots=` or `:n`, else 1 a line.  Fails: ERR_CONFIG path:line. */
-enum err launch_host_slots(const char *path, int *out);
 
 /* What is wanted. */
 struct launch_wish {

@@ -81,24 +81,28 @@ static void ranks_that_do_not_fit_are_refused_with_numbers(void)
   CHECK(c.words == NULL);
 }
 
-static void slots_of_a_host_file_are_counted(void)
+static void hosts_are_filled_in_the_order_of_their_file(void)
 {
   char path[64];
-  int n = 0;
+  struct launch_hosts *h = calloc(1, sizeof *h);
+  if (!CHECK(h != NULL)) return;
   snprintf(path, sizeof path, "/tmp/launch_test.%d", (int)getpid());
   FILE *f = fopen(path, "w");
   if (!CHECK(f != NULL)) return;
-  fputs("# a cluster\nnode1 slots=4\nnode2:3\n\nnode3\n", f);
+  fputs("# a cluster\nnode1 slots=4\nnode2:3\n\nnode3\nnode2:2\n", f);
   fclose(f);
-  CHECK_OK(launch_host_slots(path, &n));
-  CHECK(n == 8);
+  CHECK_OK(launch_hosts_read(path, h));
+  CHECK(h->n == 3 && h->total == 10 && h->slots[1] == 5);
+  static const int host_of[] = {0, 0, 0, 0, 1, 1, 1, 1, 1, 2};
+  for (int rank = 0; rank < 10; rank++) CHECK(launch_host_of(h, rank) == host_of[rank]);
   f = fopen(path, "w");
   fputs("node1 slots=4\nnode2 slots=many\n", f);
   fclose(f);
-  CHECK_ERR(launch_host_slots(path, &n), ERR_CONFIG);
+  CHECK_ERR(launch_hosts_read(path, h), ERR_CONFIG);
   CHECK_TEXT_HAS(err_text(), ":2: 'many'");
   unlink(path);
-  CHECK_ERR(launch_host_slots(path, &n), ERR_CONFIG);
+  CHECK_ERR(launch_hosts_read(path, h), ERR_CONFIG);
+  free(h);
 }
 
 static void every_allocation_may_fail(void)
@@ -124,7 +128,7 @@ int main(void)
     TEST(open_mpi_gets_what_it_needs),
     TEST(mpich_gets_its_own_words),
     TEST(ranks_that_do_not_fit_are_refused_with_numbers),
-    TEST(slots_of_a_host_file_are_counted),
+    TEST(hosts_are_filled_in_the_order_of_their_file),
     TEST(every_allocation_may_fail),
   };
   return test_main("launch", tests, sizeof tests / sizeof *tests);

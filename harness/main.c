@@ -42,7 +42,7 @@ static const struct argp_option run_words[] = {
   {"ranks", KEY_RANKS, "1,2,4", 0, "rank counts: points of a scaling curve; of other suites only the cases with these", 0},
   {"base", KEY_BASE, "N0", 0, "rank count that efficiency refers to (default: the smallest)", 0},
   {"model", KEY_MODEL, "NAME", 0, "another model in every case (see list models)", 0},
-  {"layout", KEY_LAYOUT, "dp=2,tp=1", 0, "another layout in every case", 0},
+  {"layout", KEY_LAYOUT, "dp=2,tp=2,pp=2", 0, "another layout in every case; also schedule, chunks, stages, sequence_parallel, mesh_order, tp_across_nodes", 0},
   {"hosts", KEY_HOSTS, "FILE", 0, "host file for the launcher", 0},
   {"device", KEY_DEVICE, "cpu|lazy|cuda", 0, "where tensors live", 0},
   {"seed", KEY_SEED, "N", 0, "seed of weights, dropout and data in every case", 0},

@@ -75,6 +75,11 @@ static enum err grow(void **list, int n, int *room, size_t each)
 /* Rough, and only for time left and --budget: what one core does a second in each precision. */
 static double estimate_s(const struct run_config *c, const struct predicted *p)
 {
+  if (c->compute == COMPUTE_SLEEP) { /* the longest chain: every micro-batch through one stage, one through all */
+    const double layer_ms = c->sleep_forward_ms + c->sleep_input_ms + c->sleep_weight_ms;
+    const double stage_ms = (double)c->layers / (double)c->pp * layer_ms + 3 * c->sleep_head_ms;
+    return 0.2 + (double)c->steps * (double)(config_accumulation(c) + c->pp - 1) * stage_ms / 1e3;
+  }
   const double rate = c->device == 1 ? 3e8 : c->precision == DTYPE_F64 ? 1.5e9 : 5e10;
   return 0.05 + p->flops_full * (double)(c->steps + (c->evaluate_each ? c->steps / c->evaluate_each : 0)) / rate /
                   (double)config_ranks(c);
@@ -285,7 +290,7 @@ enum err plan_order(const struct plan *p, int *out, int *n)
     for (int i = 0; i < p->n_trials; i++) {
       int needed[SUITE_CHECKS_MAX * JUDGE_COMPANIONS_MAX + 1];
       const struct trial *t = &p->trials[i];
-      if (t->priority != priority || t->state != TRIAL_WAITING || t->part == PART_POINT) continue;
+      if (t->priority != priority || t->state != TRIAL_WAITING || t->part == PART_POINT || t->part == PART_TIMED) continue;
       const int count = plan_runs_of(t, needed, (int)(sizeof needed / sizeof *needed));
       for (int k = 0; k < count; k++) {
         if (listed[needed[k]] || p->runs[needed[k]].ended) continue;

@@ -16,7 +16,14 @@
 
 enum trial_state { TRIAL_WAITING, TRIAL_JUDGED, TRIAL_NOT_RUN };
 /* What a trial is beside a case that is judged by its checks. */
-enum trial_part { PART_CASE, PART_PLANTED, PART_TWIN, PART_EVIDENCE, PART_POINT };
+enum trial_part {
+  PART_CASE,
+  PART_PLANTED,
+  PART_TWIN,
+  PART_EVIDENCE,
+  PART_POINT, /* timed in repeats; its verdict is the point's */
+  PART_TIMED  /* judged by its checks from a run that has the machine to itself */
+};
 
 struct run {
   char name[CONFIG_NAME], dir[CONFIG_PATH];
@@ -43,7 +50,7 @@ struct trial {
   const struct check *checks[SUITE_CHECKS_MAX];
   int n_companions[SUITE_CHECKS_MAX], companions[SUITE_CHECKS_MAX][JUDGE_COMPANIONS_MAX];
   enum fault fault;        /* planted; FAULT_NONE */
-  int twin;                /* planted: index of the trial without the fault */
+  int twin;                /* planted: index of the trial without the fault; point, timed: of its conformance case */
 
   enum trial_state state;
   enum outcome outcome;

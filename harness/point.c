@@ -1,5 +1,7 @@
 /* point.c - medians, intervals, and the reasons to withhold them. */
 #include "harness/point.h"
+#include "harness/cut.h"
+#include "harness/proof.h"
 #include "harness/stats.h"
 #include "harness/trial.h"
 
@@ -81,13 +83,8 @@ static void too_noisy(const struct timing *b, const struct point *q, char *why, 
 /* Why the speed of a point is not shown; true: the training is to blame. */
 static bool withhold(const struct timing *b, const struct point *q, char *why, size_t bytes)
 {
-  const struct trial *evidence = &b->s->plan.trials[b->s->plan.trials[q->trial].twin];
   why[0] = '\0';
-  if (evidence->state != TRIAL_JUDGED || evidence->outcome != OUTCOME_PASS) {
-    snprintf(why, bytes, "its conformance case %s is %s", evidence->name,
-             evidence->state == TRIAL_JUDGED ? outcome_name(evidence->outcome) : "not run");
-    return false;
-  }
+  if (!proof_holds(&b->s->plan.trials[b->s->plan.trials[q->trial].twin], why, bytes)) return false;
   if (q->own == NULL) return false;
   const bool wrong = !b->never_quiet && went_wrong(q, why, bytes);
   if (!*why) too_noisy(b, q, why, bytes);
@@ -126,11 +123,14 @@ static enum err record_point(const struct timing *b, const struct point *q, cons
 {
   const struct trial *t = &b->s->plan.trials[q->trial], *evidence = &b->s->plan.trials[t->twin];
   struct record_file *f;
+  char layout[CONFIG_NAME];
   TRY(record_open(b->s->results.records, t->name, -1, &f));
   record_begin(f, "point", -1, -1);
   record_text(f, "got.suite", t->suite->name);
   record_text(f, "got.curve", t->of->name);
-  record_text(f, "got.scale", t->of->scale == SCALE_WEAK ? "weak" : "strong");
+  record_text(f, "got.scale", t->of->scale == SCALE_WEAK ? "weak" : t->of->scale == SCALE_LAYOUT ? "layout" : "strong");
+  cut_text(&b->s->plan.runs[t->run].config, layout, sizeof layout);
+  record_text(f, "got.layout", layout);
   record_int(f, "got.ranks", q->ranks);
   record_int(f, "got.base_ranks", q->base_ranks);
   record_int(f, "got.threads", b->s->plan.runs[t->run].config.threads);

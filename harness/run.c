@@ -2,7 +2,9 @@
 #include "harness/run.h"
 #include "harness/dry.h"
 #include "harness/interrupt.h"
+#include "harness/cut.h"
 #include "harness/memory.h"
+#include "harness/pipeline.h"
 #include "harness/scaling.h"
 #include "harness/session.h"
 #include "harness/trial.h"
@@ -38,6 +40,17 @@ static enum err check_fault(const struct asked *a)
   return ERR_OK;
 }
 
+/* What a person asked instead of the suite's own settings must be had by a case of it. */
+static enum err check_override(const struct session *s, const struct suite *suite, int before)
+{
+  const struct plan *p = &s->plan;
+  if (p->n_trials == before) return ERR_OK;
+  for (int i = before; i < p->n_trials; i++)
+    if (p->trials[i].run >= 0) return ERR_OK;
+  FAIL(ERR_CONFIG, "no case of suite %s can have%s%s%s%s: %s", suite->name, *s->asked->model ? " --model " : "", s->asked->model,
+       *s->asked->layout ? " --layout " : "", s->asked->layout, p->trials[before].sentence);
+}
+
 static enum err make_plan(struct session *s)
 {
   for (int i = 0; i < s->n_suites; i++) {
@@ -45,7 +58,9 @@ static enum err make_plan(struct session *s)
     const int before = s->plan.n_trials;
     if (suite->kind == KIND_FAULTS) TRY(faults_plan(&s->plan, s->asked, suite, &s->named));
     else if (suite->kind == KIND_SCALING) TRY(scaling_plan(&s->plan, s->asked, suite, &s->world));
+    else if (suite->kind == KIND_PIPELINE) TRY(pipeline_plan(&s->plan, s->asked, suite));
     else TRY(plan_add_cases(&s->plan, s->asked, suite, PART_CASE));
+    TRY(check_override(s, suite, before));
     if (s->plan.n_trials == before)
       FAIL(ERR_CONFIG, "suite %s has no case that fits: %s form%s%s%s", suite->name, s->asked->full ? "full" : "quick",
            s->asked->n_ranks ? ", --ranks" : "", *s->asked->only ? ", --only " : "", s->asked->only);
@@ -59,6 +74,23 @@ static enum err make_plan(struct session *s)
 /* Ranks that one host of the job may hold. */
 static int ranks_a_host(const struct session *s) { return s->world.hosts[0] ? s->world.cores : 1 << 20; }
 
+/* What of a layout can be told without a rank: that the launcher has room for it and splits no tensor group, and
+ * that its schedule ends. */
+static enum err check_layouts(const struct session *s)
+{
+  for (int i = 0; i < s->plan.n_runs; i++) {
+    const struct run *r = &s->plan.runs[i];
+    struct cut_pipeline pipeline;
+    if (s->world.hosts[0] && r->ranks > s->world.slots)
+      FAIL(ERR_CONFIG, "case %s: %d ranks wanted, host file %s offers %d; valid: --ranks 1..%d", r->name, r->ranks, s->world.hosts,
+           s->world.slots, s->world.slots);
+    enum err err = cut_check_hosts(&r->config, &s->world.on);
+    if (!err) err = cut_verify(&r->config, &pipeline);
+    if (err) FAIL(err, "case %s: %s", r->name, err_text());
+  }
+  return ERR_OK;
+}
+
 static enum err check_sizes(const struct session *s)
 {
   for (int i = 0; i < s->plan.n_runs; i++) {
@@ -67,9 +99,6 @@ static enum err check_sizes(const struct session *s)
     if (needed > s->env.available_bytes)
       FAIL(ERR_MEMORY, "case %s: %d ranks of model %s need %.2f GiB of memory here, %.2f GiB are available", r->name, r->ranks,
            r->config.model, needed / 1073741824, s->env.available_bytes / 1073741824);
-    if (s->world.hosts[0] && r->ranks > s->world.slots)
-      FAIL(ERR_CONFIG, "case %s: %d ranks wanted, host file %s offers %d; valid: --ranks 1..%d", r->name, r->ranks, s->world.hosts,
-           s->world.slots, s->world.slots);
   }
   return ERR_OK;
 }
@@ -119,6 +148,7 @@ static enum err run_all(struct session *s, char *score, size_t bytes)
   TRY(run_checked(s));
   for (int i = 0; i < s->n_suites && !stopped(s); i++)
     if (s->suites[i]->kind == KIND_SCALING) TRY(scaling_run(s, s->suites[i]));
+    else if (s->suites[i]->kind == KIND_PIPELINE) TRY(pipeline_run(s, s->suites[i]));
   for (int i = 0; i < s->n_suites; i++)
     if (s->suites[i]->kind == KIND_FAULTS) TRY(faults_score(&s->plan, &s->results, score, bytes));
   if (*s->asked->fault) faults_sentence(&s->plan, s->asked->fault, score, bytes);
@@ -221,10 +251,12 @@ enum err run_suites(struct asked *a, enum status *status)
     TRY_TO(done, asked_from_json(was, a));
   }
   TRY_TO(done, check_fault(a));
+  TRY_TO(done, asked_check_layout(a));
   TRY_TO(done, load(s));
   env_look(0, &s->env);
   TRY_TO(done, launch_look(a->hosts, &s->world));
   TRY_TO(done, make_plan(s));
+  TRY_TO(done, check_layouts(s));
   if (a->dry_run) {
     TRY_TO(done, dry_print(&s->plan, s->env.available_bytes, ranks_a_host(s), disk_needed(s), a->budget_s, s->world.cores, status));
     goto done;

@@ -28,7 +28,7 @@ static void put(const char *name, const char *text, int mode)
 static const char trainer[] =
   "#!/bin/bash\n"
   "for f in \"$@\"; do\n"
-  "  dir=$(dirname $f); ranks=$(sed -n 's/^dp: //p' $f); echo $(basename $dir) >>$ROOT/launched\n"
+  "  dir=$(dirname $f); ranks=$(($(sed -n 's/^[dtp]p: //p' $f | paste -sd '*'))); echo $(basename $dir) >>$ROOT/launched\n"
   "  case $(sed -n 's/^seed: //p' $f) in\n"
   "  2) echo 'it broke' >&2; exit 1;;\n"
   "  3) exit 3;;\n"
@@ -185,6 +185,36 @@ static void no_speed_without_its_conformance_case(void)
   CHECK(launches("up-n1-r1") == 0);
 }
 
+#define PIPELINE(name, evidence, cases)                                                                                       \
+  put(name, "question: x\nkind: pipeline\nevery_case: {model: tiny, steps: 2, quick: true, seconds: 9, pp: 2, checks: [ends, bubble]}\n" \
+      "evidence: {compute: real, checks: [ends], " evidence "}\ncases:\n" cases, 0644)
+
+static void stages_are_timed_after_their_conformance_case(void)
+{
+  PIPELINE("pipe.yaml", "clip: 2", "  asleep: {compute: sleep}\n  wide: {pp: 8, dp: 64, global_batch: 64}\n");
+  CHECK(shardmark("run %s/pipe.yaml --out %s/pipe") == 3);
+  CHECK(verdict_is("pipe", "asleep-evidence", "PASS") && verdict_is("pipe", "asleep", "INVALID")); /* this trainer tells no actions */
+  CHECK_TEXT_HAS(said, "no rank says that it is stage 0");
+  CHECK(verdict_is("pipe", "wide-evidence", "PASS") && verdict_is("pipe", "wide", "SKIPPED"));
+  CHECK_TEXT_HAS(said, "not timed: 512 ranks of 1 threads need cores of their own");
+  CHECK(launches("asleep") == 1 && launches("wide") == 0 && launches("wide-evidence") == 1);
+  PIPELINE("pipe2.yaml", "seed: 2", "  blind: {compute: sleep}\n");
+  CHECK(shardmark("run %s/pipe2.yaml --out %s/pipe2") == 1);
+  CHECK(verdict_is("pipe2", "blind-evidence", "FAIL") && verdict_is("pipe2", "blind", "INVALID"));
+  CHECK_TEXT_HAS(said, "its conformance case blind-evidence is FAIL");
+  CHECK(launches("blind") == 0);
+}
+
+static void a_layout_is_one_point_beside_one_rank(void)
+{
+  put("layouts.yaml", "question: x\nkind: scaling\nevery_case: {model: tiny, steps: 2, quick: true, seconds: 9, scale: layout}\n"
+      "evidence: {checks: [ends]}\ncases:\n  many: {dp: 32, tp: 2, pp: 8, global_batch: 64}\n  two: {tp: 2, global_batch: 64}\n", 0644);
+  CHECK(shardmark("run %s/layouts.yaml --ranks 512 --out %s/layouts") == 0);
+  CHECK(verdict_is("layouts", "many", "PASS") && launches("many-evidence") == 1 && launches("two-evidence") == 0);
+  CHECK(shardmark("run %s/layouts.yaml --layout dp=1,tp=4,pp=1 --dry-run") == 0);
+  CHECK_TEXT_HAS(said, "2 cases"); /* one layout and its conformance case: the other case became the same */
+}
+
 static void a_dry_run_launches_nothing(void)
 {
   SUITE("dry.yaml", "  drycase: {}\n");
@@ -207,6 +237,10 @@ static void mistakes_are_usage_with_the_nearest_valid(void)
              {"run %s/good.yaml --model gpt2-125m", "nearest: gpt2-124m"},
              {"run %s/good.yaml --fault clip-max-for-mim", "nearest: clip-max-for-min"},
              {"run %s/good.yaml --layout dp=x", "dp"},
+             {"run %s/good.yaml --layout tp=5", "tp: 5 does not divide heads = 12; nearest valid: 4, 6"},
+             {"run %s/good.yaml --layout pp=99", "pp: 99"},
+             {"run %s/good.yaml --layout dp=2,tp=2 --ranks 2", "valid: --ranks 4"},
+             {"run %s/good.yaml --layout tp=2,sequence_parallel=perhaps --dry-run", "sequence_parallel"},
              {"run %s/good.yaml --hosts %s/nohosts", "host file"},
              {"run %s/good.yaml --only nothing-like-this", "no case that fits"},
              {"run %s/good.yaml --frobnicate", "frobnicate"},
@@ -228,6 +262,19 @@ static void a_host_file_bounds_the_ranks(void)
   CHECK(shardmark("run %s/hosts.yaml --hosts %s/hosts --out %s/hosted") == 2);
   CHECK_TEXT_HAS(said, "2 ranks wanted, host file");
   CHECK_TEXT_HAS(said, "offers 1");
+}
+
+static void a_layout_is_checked_before_anything_is_launched(void)
+{
+  SUITE("layout.yaml", "  layoutcase: {}\n");
+  put("uneven", "here slots=1\nthere slots=3\n", 0644);
+  CHECK(shardmark("run %s/layout.yaml --layout tp=2 --hosts %s/uneven --dry-run") == 2);
+  CHECK_TEXT_HAS(said, "rank 0 on here, rank 1 on there");
+  CHECK(shardmark("run %s/layout.yaml --layout tp=2 --hosts %s/uneven --out %s/never") == 2);
+  CHECK(shardmark("run %s/layout.yaml --layout tp=2,tp_across_nodes=true --hosts %s/uneven --dry-run") == 0);
+  CHECK(shardmark("run %s/layout.yaml --layout pp=2,schedule=gpipe --dry-run") == 0);
+  CHECK_TEXT_HAS(said, "pp2 gpipe: verified; at equal times a bubble of 8.3 % of ideal time, 7.7 % of total time; at most 12 of 12");
+  CHECK(launches("layoutcase") == 0);
 }
 
 static void lists_are_json(void)
@@ -265,9 +312,12 @@ int main(void)
     TEST(a_spent_budget_lists_what_it_left_out),
     TEST(more_ranks_than_cores_have_no_speed),
     TEST(no_speed_without_its_conformance_case),
+    TEST(stages_are_timed_after_their_conformance_case),
+    TEST(a_layout_is_one_point_beside_one_rank),
     TEST(a_dry_run_launches_nothing),
     TEST(mistakes_are_usage_with_the_nearest_valid),
     TEST(a_host_file_bounds_the_ranks),
+    TEST(a_layout_is_checked_before_anything_is_launched),
     TEST(lists_are_json),
     TEST(doctor_says_what_is_missing),
   };

@@ -77,6 +77,33 @@ static void what_a_rank_did_not_say_is_missed(void)
   CHECK(!take(json_array()).ok);
 }
 
+/* The first `weights` hash of that rank, named as of a group. */
+static void name_hash(json_t *all, int rank, const char *of, const char *hash)
+{
+  size_t i;
+  json_t *r;
+  json_array_foreach(all, i, r)
+  {
+    if (strcmp(json_string_value(json_object_get(r, "kind")), "replica") != 0 || json_integer_value(json_object_get(r, "rank")) != rank) continue;
+    json_object_set_new(r, "got.group", json_string("dp"));
+    json_object_set_new(r, "got.of", json_string(of));
+    json_object_set_new(r, "got.hash", json_string(hash));
+  }
+}
+
+static void only_hashes_of_the_same_things_must_be_equal(void)
+{
+  json_t *all = records();
+  name_hash(all, 0, "pp0 tp0", "aa");
+  name_hash(all, 1, "pp0 tp1", "bb");
+  CHECK(take(all).ok);
+  all = records();
+  name_hash(all, 0, "pp0 tp0", "aa");
+  name_hash(all, 1, "pp0 tp0", "bb");
+  const struct sample s = take(all);
+  CHECK(!s.ok && s.wrong);
+}
+
 static void replicas_that_differ_are_a_fault_of_training(void)
 {
   json_t *all = records();
@@ -132,6 +159,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(a_step_takes_as_long_as_its_slowest_rank),
     TEST(what_a_rank_did_not_say_is_missed),
+    TEST(only_hashes_of_the_same_things_must_be_equal),
     TEST(replicas_that_differ_are_a_fault_of_training),
     TEST(ranks_that_disagree_about_the_loss_are_seen),
     TEST(ranks_on_one_core_have_no_speed),

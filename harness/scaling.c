@@ -1,7 +1,9 @@
 /* scaling.c - which points a curve has, what proves each right, and what is timed for it. */
 #include "harness/scaling.h"
 #include "harness/interrupt.h"
+#include "harness/cut.h"
 #include "harness/point.h"
+#include "harness/proof.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,51 +25,64 @@ static int rank_counts(const struct asked *a, int most, int *out)
   return n;
 }
 
-static void at_ranks(const struct suite_case *of, int ranks, struct run_config *c)
+/* The case at so many ranks: replicas are added, of as many ranks as its model takes. */
+static enum err at_ranks(const struct suite_case *of, int ranks, struct run_config *c)
 {
-  c->dp = ranks;
+  const int64_t each = c->tp * c->pp;
+  if (of->scale == SCALE_LAYOUT) return ERR_OK;
+  if (ranks % each != 0)
+    FAIL(ERR_CONFIG, "ranks: %d is no multiple of tp * pp = %lld; nearest valid: %lld", ranks, (long long)each,
+         (long long)(ranks < each ? each : ranks / each * each));
+  c->dp = ranks / each;
   if (of->scale == SCALE_WEAK) c->global_batch *= ranks;
+  return ERR_OK;
 }
 
-/* The trial that proves the layout right; points that differ only in model share it. */
-static enum err add_evidence(struct plan *p, const struct asked *a, const struct suite *s, const struct suite_case *of, int ranks, int *out)
+/* A layout has the ranks of its degrees; its name says which. */
+static void name_of(const struct suite_case *of, int ranks, char *out, size_t bytes)
 {
-  char name[CONFIG_NAME];
-  struct run_config c = of->config;
-  TRY(asked_lay_over(a, &c));
-  at_ranks(of, ranks, &c);
-  TRY(suite_lay_evidence(s, &c));
-  const int64_t unit = c.dp * c.micro_batch;
-  c.global_batch = (c.global_batch + unit - 1) / unit * unit; /* as many whole micro-batches for every rank */
-  snprintf(c.name, sizeof c.name, "evidence");
-  if (config_finish(&c)) FAIL(ERR_CONFIG, "%s: evidence of '%s' at %d ranks: %s", of->where, of->name, ranks, err_text());
-  for (int i = 0; i < p->n_trials; i++)
-    if (p->trials[i].part == PART_EVIDENCE && p->trials[i].suite == s && plan_same(&p->runs[p->trials[i].run].config, &c)) {
-      *out = i;
-      return ERR_OK;
-    }
-  snprintf(name, sizeof name, "%.100s-n%d-evidence", of->name, ranks);
-  return plan_add_trial(p, s, &s->evidence, name, &c, PART_EVIDENCE, out);
+  if (of->scale == SCALE_LAYOUT) snprintf(out, bytes, "%.120s", of->name);
+  else snprintf(out, bytes, "%.100s-n%d", of->name, ranks);
 }
 
 static enum err add_point(struct plan *p, const struct asked *a, const struct suite *s, const struct suite_case *of, int ranks)
 {
   char name[CONFIG_NAME];
   int evidence, point, run;
-  struct run_config c = of->config;
-  TRY(asked_lay_over(a, &c));
-  at_ranks(of, ranks, &c);
+  struct run_config asked = of->config, c;
+  TRY(asked_lay_over(a, &asked));
+  enum err err = at_ranks(of, ranks, &asked);
+  c = asked;
   snprintf(c.name, sizeof c.name, "point");
-  const enum err err = config_finish(&c);
-  if (err == ERR_CONFIG && a->n_ranks == 0 && model_shape_find(c.model)) return ERR_OK; /* a default count that does not divide */
+  if (!err) err = config_finish(&c);
+  if (err == ERR_CONFIG && a->n_ranks == 0 && of->scale != SCALE_LAYOUT && model_shape_find(c.model)) return ERR_OK; /* a default count that does not divide */
+  if (err == ERR_CONFIG && asked_overrides(a) && model_shape_find(c.model)) return plan_add_skipped(p, s, of, err_text());
   if (err) FAIL(err, "%s: '%s' at %d ranks: %s", of->where, of->name, ranks, err_text());
-  TRY(add_evidence(p, a, s, of, ranks, &evidence));
-  snprintf(name, sizeof name, "%.100s-n%d", of->name, ranks);
+  name_of(of, ranks, name, sizeof name);
+  TRY(proof_add(p, s, of, &asked, name, &evidence));
   TRY(plan_add_run(p, name, &c, of->seconds, &run));
   TRY(plan_add_trial(p, s, of, name, &c, PART_POINT, &point));
   p->trials[point].run = run; /* its first repeat */
   p->trials[point].twin = evidence;
   return ERR_OK;
+}
+
+/* One point: the case's own layout, unless an override makes it another case's. */
+static enum err add_layout(struct plan *p, const struct asked *a, const struct suite *s, const struct suite_case *of)
+{
+  struct run_config c = of->config;
+  TRY(asked_lay_over(a, &c));
+  bool wanted = a->n_ranks == 0;
+  for (int i = 0; i < a->n_ranks; i++) wanted = wanted || a->ranks[i] == config_ranks(&c);
+  for (int i = 0; asked_overrides(a) && i < p->n_trials; i++) {
+    const struct trial *t = &p->trials[i];
+    struct run_config other;
+    if (t->part != PART_POINT || t->suite != s || t->of->scale != SCALE_LAYOUT) continue;
+    other = t->of->config;
+    TRY(asked_lay_over(a, &other));
+    wanted = wanted && !plan_same(&other, &c);
+  }
+  return wanted ? add_point(p, a, s, of, (int)config_ranks(&c)) : ERR_OK;
 }
 
 enum err scaling_plan(struct plan *p, const struct asked *a, const struct suite *s, const struct launch_world *w)
@@ -76,6 +91,10 @@ enum err scaling_plan(struct plan *p, const struct asked *a, const struct suite 
     const struct suite_case *of = &s->cases[i];
     int counts[ASKED_RANKS];
     if (!plan_wants(a, of, &of->config)) continue;
+    if (of->scale == SCALE_LAYOUT) {
+      TRY(add_layout(p, a, s, of));
+      continue;
+    }
     const int n = rank_counts(a, w->slots / (int)of->config.threads > 0 ? w->slots / (int)of->config.threads : 1, counts);
     bool has_base = a->base == 0;
     for (int k = 0; k < n; k++) {
@@ -107,18 +126,20 @@ static int gather(const struct session *s, const struct suite *suite, struct poi
   return n;
 }
 
-/* N0 of a point's curve: as asked, else the smallest count of the curve. */
-static int base_of(const struct session *s, const struct point *q)
+/* N0 of a point's curve: as asked, else the smallest count of the curve.  A layout's is one rank, with the same
+ * global batch. */
+static const struct trial *base_of(const struct session *s, const struct point *q, struct run_config *out)
 {
   const struct plan *p = &s->plan;
-  const struct suite_case *of = p->trials[q->trial].of;
-  int best = q->trial;
-  for (int i = 0; i < p->n_trials; i++) {
+  const struct trial *own = &p->trials[q->trial], *best = own;
+  for (int i = 0; i < p->n_trials && own->of->scale != SCALE_LAYOUT; i++) {
     const struct trial *t = &p->trials[i];
-    if (t->part != PART_POINT || t->of != of) continue;
-    const int ranks = p->runs[t->run].ranks, now = p->runs[p->trials[best].run].ranks;
-    if (s->asked->base ? ranks == s->asked->base : ranks < now) best = i;
+    if (t->part != PART_POINT || t->of != own->of || t->run < 0) continue;
+    const int ranks = p->runs[t->run].ranks, now = p->runs[best->run].ranks;
+    if (s->asked->base ? ranks == s->asked->base : ranks < now) best = t;
   }
+  *out = p->runs[best->run].config;
+  if (own->of->scale == SCALE_LAYOUT) cut_serial(out);
   return best;
 }
 
@@ -126,18 +147,21 @@ static int base_of(const struct session *s, const struct point *q)
 static void choose(struct timing *b, struct point *q)
 {
   const struct plan *p = &b->s->plan;
-  const struct trial *t = &p->trials[q->trial], *evidence = &p->trials[t->twin], *base = &p->trials[base_of(b->s, q)];
-  const struct run_config *c = &p->runs[t->run].config, *c0 = &p->runs[base->run].config;
-  q->base_ranks = (int)config_ranks(c0);
-  if (t->of->correctness_only || evidence->state != TRIAL_JUDGED || evidence->outcome != OUTCOME_PASS) return;
-  if (!on_own_cores(b->s, c) || !on_own_cores(b->s, c0)) return;
+  const struct trial *t = &p->trials[q->trial];
+  const struct run_config *c = &p->runs[t->run].config;
+  struct run_config c0;
+  char label[CONFIG_NAME], why[256];
+  const struct trial *base = base_of(b->s, q, &c0);
+  q->base_ranks = (int)config_ranks(&c0);
+  if (t->of->correctness_only || !proof_holds(&p->trials[t->twin], why, sizeof why)) return;
+  if (!on_own_cores(b->s, c) || !on_own_cores(b->s, &c0)) return;
   q->own = timing_add(b, c, 0, t->name, t->of->seconds);
-  q->base = timing_add(b, c0, 0, base->name, t->of->seconds);
+  snprintf(label, sizeof label, "%.110s%s", base->name, base == t && q->base_ranks != q->ranks ? "-one-rank" : "");
+  q->base = timing_add(b, &c0, 0, label, t->of->seconds);
   if (q->ranks == 1) return;
-  struct run_config one = *c0; /* the curve's own one-rank run, else one rank's share of N0 */
-  char label[CONFIG_NAME];
+  struct run_config one = c0; /* the curve's own one-rank run, else one rank's share of N0 */
+  cut_serial(&one);
   one.global_batch /= q->base_ranks;
-  one.dp = 1;
   snprintf(label, sizeof label, "%.90s-alone", t->of->name);
   q->alone = timing_add(b, &one, 0, label, t->of->seconds);
   snprintf(label, sizeof label, "%.90s-copies%d", t->of->name, q->ranks);

@@ -1,6 +1,7 @@
 /* session.c - from an ended run to verdicts, records and the summary. */
 #include "harness/session.h"
 #include "harness/memory.h"
+#include "harness/pipeline.h"
 #include "harness/trial.h"
 
 #include <stdio.h>
@@ -66,6 +67,7 @@ enum err session_settled(struct session *s, int index)
 {
   struct trial *t = &s->plan.trials[index];
   if (t->suite->kind == KIND_MEMORY) TRY(memory_record(&s->plan, t, &s->results));
+  if (t->suite->kind == KIND_PIPELINE) TRY(pipeline_record(&s->plan, t, &s->results));
   TRY(trial_record(&s->plan, t, &s->results));
   trial_release(t);
   release(s, t);
@@ -184,7 +186,8 @@ static bool stays(const json_t *r, void *session)
   const char *name = json_string_value(json_object_get(r, "case"));
   const struct trial *t = trial_named(&s->plan, name);
   const struct run *run = run_named(&s->plan, name);
-  if (is_kind(r, "judged") || is_kind(r, "verdict") || is_kind(r, "bound") || is_kind(r, "memory_point") || is_kind(r, "point"))
+  if (is_kind(r, "judged") || is_kind(r, "verdict") || is_kind(r, "bound") || is_kind(r, "memory_point") || is_kind(r, "point") ||
+      is_kind(r, "bubble") || is_kind(r, "timeline"))
     return t && t->state == TRIAL_JUDGED;
   return run && (run->ended || run->users == 0);
 }

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *const suite_kind_names[KIND_COUNT] = {"conformance", "scaling", "memory", "faults"};
+const char *const suite_kind_names[KIND_COUNT] = {"conformance", "scaling", "memory", "faults", "pipeline"};
 
 #define AT(field) offsetof(struct suite_case, field), sizeof(((struct suite_case *)0)->field)
 const struct opt suite_options[] = {
@@ -23,8 +23,9 @@ const struct opt suite_options[] = {
   {"correctness_only", OPT_BOOL, AT(correctness_only), "false", "true|false", "",
    "ranks may share cores; the case never gives a speed"},
   {"priority", OPT_INT, AT(priority), "5", "1..9", "", "1 runs first; --budget leaves out the other end"},
-  {"scale", OPT_NAME, AT(scale), "none", "none|strong|weak", "",
-   "how the case grows with ranks: strong keeps the global batch, weak keeps the batch of a rank"},
+  {"scale", OPT_NAME, AT(scale), "none", "none|strong|weak|layout", "",
+   "how the case grows with ranks: strong keeps the global batch, weak keeps the batch of a rank; layout: has the ranks of its "
+   "own degrees, beside one rank with the same global batch"},
   {"seconds", OPT_REAL, AT(seconds), "30", "0.1..86400", "s", "without progress for so long the case is stopped"},
 };
 const int suite_options_count = (int)(sizeof suite_options / sizeof *suite_options);
@@ -166,7 +167,7 @@ static enum err read_head(struct reader *r, const struct yaml *top)
       r->suite->kind = (enum suite_kind)k;
       return ERR_OK;
     }
-  FAIL(ERR_CONFIG, "%s:%d:%d: kind '%s'; valid: conformance, scaling, memory, faults", r->path, kind->line, kind->column,
+  FAIL(ERR_CONFIG, "%s:%d:%d: kind '%s'; valid: conformance, scaling, memory, faults, pipeline", r->path, kind->line, kind->column,
        kind->text);
 }
 
@@ -186,13 +187,13 @@ static enum err read_tree(struct reader *r)
 
   for (int i = 0; i < s->n; i++)
     if ((s->cases[i].scale != SCALE_NONE) != (s->kind == KIND_SCALING))
-      FAIL(ERR_CONFIG, "%s: case '%s': scale is strong or weak in a suite of kind scaling, none elsewhere",
+      FAIL(ERR_CONFIG, "%s: case '%s': scale is strong, weak or layout in a suite of kind scaling, none elsewhere",
            s->cases[i].where, s->cases[i].name);
   s->evidence = every;
   s->evidence.n_checks = 0;
   const struct yaml *evidence = yaml_get(s->tree, "evidence");
-  if ((evidence != NULL) != (s->kind == KIND_SCALING))
-    return reader_refuse(r, evidence ? evidence : s->tree, "`evidence` stands in every suite of kind scaling and in no other");
+  if ((evidence != NULL) != (s->kind == KIND_SCALING || s->kind == KIND_PIPELINE))
+    return reader_refuse(r, evidence ? evidence : s->tree, "`evidence` stands in every suite of kind scaling or pipeline and in no other");
   TRY(reader_set_all(r, evidence, "evidence", &s->evidence));
   if (evidence && s->evidence.n_checks == 0) return reader_refuse(r, evidence, "`evidence` names no checks");
   return ERR_OK;

@@ -107,6 +107,7 @@ static void mistakes_are_named_with_their_place(void)
   refused("kind: conformance\ncases:\n  a: {}\n", ":1:", "question");
   refused(HEAD "cases:\n  a: {scale: strong}\n", ":4:3", "scale");
   refused("question: x\nkind: scaling\ncases:\n  a: {scale: strong}\n", ":1:", "evidence");
+  refused("question: x\nkind: pipeline\ncases:\n  a: {pp: 2}\n", ":1:", "evidence");
 }
 
 static void mistakes_of_sweeps_are_named(void)

@@ -1,6 +1,7 @@
 /* timing.c - jobs of a scaling run, and their samples. */
 #include "harness/timing.h"
 #include "harness/interrupt.h"
+#include "harness/cut.h"
 #include "harness/stats.h"
 #include "harness/trial.h"
 
@@ -135,22 +136,21 @@ double timing_rate(const struct timing *b, int64_t threads)
 double timing_elsewhere(const struct timing *b) { return b->n_looks ? stats_median(b->elsewhere, b->n_looks) : NAN; }
 bool timing_quiet(double cores_elsewhere) { return !(cores_elsewhere > quiet_cores); }
 
-/* Waits for a quiet machine; false: it did not become quiet. */
-static bool wait_for_quiet(struct timing *b)
+bool timing_wait_for_quiet(struct session *s, double *cores_elsewhere)
 {
   for (int look = 0; look < QUIET_LOOKS && !interrupt_seen(); look++) {
     struct env e;
     env_look(500, &e);
+    *cores_elsewhere = e.busy_elsewhere;
     if (timing_quiet(e.busy_elsewhere)) return true;
-    progress_show(&b->s->progress, "waiting for a quiet machine", 0, b->s->runner.total, -1);
-    b->elsewhere[0] = e.busy_elsewhere;
+    progress_show(&s->progress, "waiting for a quiet machine", 0, s->runner.total, -1);
   }
   return false;
 }
 
 enum err timing_all(struct timing *b)
 {
-  b->never_quiet = b->n && !wait_for_quiet(b) && !b->s->asked->full;
+  b->never_quiet = b->n && !timing_wait_for_quiet(b->s, &b->elsewhere[0]) && !b->s->asked->full;
   if (b->never_quiet) {
     b->n_looks = 1;
     return ERR_OK;
@@ -177,7 +177,7 @@ enum err timing_one_rank_loss(struct timing *b, const struct timing_setting *of,
   struct sample s;
   struct run_config one = of->config;
   *out = NAN;
-  one.dp = 1;
+  cut_serial(&one);
   for (int i = 0; i < b->n; i++) /* timed anyhow */
     if (b->list[i].copies == 0 && b->list[i].n_samples && plan_same(&b->list[i].config, &one)) {
       *out = b->list[i].samples[0].first_loss;

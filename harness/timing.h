@@ -46,6 +46,8 @@ enum err timing_all(struct timing *b);
 enum err timing_one_rank_loss(struct timing *b, const struct timing_setting *of, const char *name, double *out);
 /* Best measured rate with these threads; NaN: none. */
 double timing_rate(const struct timing *b, int64_t threads);
+/* Looks for at most ten seconds.  False: it did not become quiet; *cores_elsewhere: what others use. */
+bool timing_wait_for_quiet(struct session *s, double *cores_elsewhere);
 /* Cores that others used, median over the looks; NaN: not looked.  Quiet: at most TIMING_QUIET. */
 double timing_elsewhere(const struct timing *b);
 bool timing_quiet(double cores_elsewhere);

@@ -1,5 +1,6 @@
 /* trial.c - the rule FAIL > INVALID > INCONCLUSIVE > PASS, at every level. */
 #include "harness/trial.h"
+#include "harness/cut.h"
 
 #include "base/record.h"
 
@@ -185,6 +186,7 @@ static json_t *companions_of(const struct plan *p, const struct trial *t)
 enum err trial_record(const struct plan *p, const struct trial *t, const struct results *r)
 {
   enum err err;
+  char layout[CONFIG_NAME];
   struct record_file *f;
   TRY(record_open(r->records, t->name, -1, &f));
   for (int i = 0; i < t->n_verdicts; i++) TRY_TO(close, record_verdict(f, &t->verdicts[i]));
@@ -197,7 +199,11 @@ enum err trial_record(const struct plan *p, const struct trial *t, const struct 
   record_text(f, "got.cause", t->diagnosis.sentence);
   record_text(f, "got.diagnosed", t->diagnosis.fault);
   record_text(f, "got.run", t->run >= 0 ? p->runs[t->run].name : "");
-  if (t->run >= 0) record_json(f, "got.companions", companions_of(p, t));
+  if (t->run >= 0) {
+    cut_text(&p->runs[t->run].config, layout, sizeof layout);
+    record_text(f, "got.layout", layout);
+    record_json(f, "got.companions", companions_of(p, t));
+  }
   err = record_end(f);
 close:
   record_close(f);

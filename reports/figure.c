@@ -50,6 +50,11 @@ void figure_x_name(struct figure *f, const char *name)
   if (f->n_names < FIGURE_NAMES) snprintf(f->names[f->n_names++], sizeof f->names[0], "%s", name);
 }
 
+void figure_row_name(struct figure *f, const char *name)
+{
+  if (f->n_rows < FIGURE_NAMES) snprintf(f->rows[f->n_rows++], sizeof f->rows[0], "%s", name);
+}
+
 enum err figure_series(struct figure *f, enum figure_style style, const char *name, int colour)
 {
   if (f->n_series == FIGURE_SERIES) FAIL(ERR_ARG, "figure %s: more than %d series", f->id, FIGURE_SERIES);
@@ -79,7 +84,15 @@ enum err figure_point(struct figure *f, double x, double y, double lo, double hi
     s->points = more;
     s->room = room;
   }
-  s->points[s->n++] = (struct figure_point){x, y, lo, hi};
+  s->points[s->n++] = (struct figure_point){.x = x, .y = y, .lo = lo, .hi = hi};
+  return ERR_OK;
+}
+
+enum err figure_span(struct figure *f, int row, double start, double end, const char *label)
+{
+  TRY(figure_point(f, start, row, start, end));
+  struct figure_series *s = &f->series[f->n_series - 1];
+  snprintf(s->points[s->n - 1].label, sizeof s->points[0].label, "%s", label);
   return ERR_OK;
 }
 

@@ -52,6 +52,10 @@ static void write_point(FILE *out, const struct figure *f, int series, const str
       fprintf(out, "%.9g %.9g %.9g %.9g %.9g %.9g\n", left + wide / 2, base, left, left + wide - 0.04, base, base + p->y);
     }
     return;
+  case FIGURE_SPAN: /* middle, row, left, right, top, bottom, label */
+    if (isfinite(p->lo) && isfinite(p->hi))
+      fprintf(out, "%.9g %.9g %.9g %.9g %.9g %.9g \"%s\"\n", (p->lo + p->hi) / 2, p->y, p->lo, p->hi, p->y - 0.38, p->y + 0.38, p->label);
+    return;
   case FIGURE_BAND:
     if (drawable(f, p->lo) && drawable(f, p->hi)) fprintf(out, "%.9g %.9g %.9g\n", p->x, p->lo, p->hi);
     return;
@@ -64,9 +68,16 @@ static void write_point(FILE *out, const struct figure *f, int series, const str
 
 static bool has_interval(const struct figure_series *s)
 {
-  if (s->style == FIGURE_BAR || s->style == FIGURE_BAND) return false;
+  if (s->style == FIGURE_BAR || s->style == FIGURE_BAND || s->style == FIGURE_SPAN) return false;
   for (int k = 0; k < s->n; k++)
     if (isfinite(s->points[k].lo) && isfinite(s->points[k].hi) && s->points[k].hi > s->points[k].lo) return true;
+  return false;
+}
+
+static bool has_labels(const struct figure_series *s)
+{
+  for (int k = 0; k < s->n; k++)
+    if (s->points[k].label[0]) return true;
   return false;
 }
 
@@ -88,6 +99,9 @@ static void write_plot(FILE *out, const struct figure *f)
     if (!has_data(f, s)) continue;
     fprintf(out, "%s $d%d using ", comma, i);
     switch (s->style) {
+    case FIGURE_SPAN:
+      fprintf(out, "1:2:3:4:5:6 with boxxyerror fs %s border lc rgb '#ffffff' fc rgb '%s'", s->pale ? "transparent solid 0.45" : "solid 0.9", colour);
+      break;
     case FIGURE_BAR: fprintf(out, "1:2:3:4:5:6 with boxxyerror fs %s noborder lc rgb '%s'", s->pale ? "transparent solid 0.35" : "solid 0.9", colour); break;
     case FIGURE_BAND: fprintf(out, "1:2:3 with filledcurves fs transparent solid 0.2 noborder lc rgb '%s'", colour); break;
     case FIGURE_POINTS: fprintf(out, "1:2 with points pt 7 ps 0.7 lc rgb '%s'", colour); break;
@@ -97,6 +111,7 @@ static void write_plot(FILE *out, const struct figure *f)
     fputs(s->name[0] ? " title " : " notitle", out);
     if (s->name[0]) quoted(out, s->name);
     comma = ",";
+    if (has_labels(s)) fprintf(out, ", $d%d using 1:2:7 with labels font ',9' tc rgb '%s' notitle", i, s->pale ? "#111111" : "#ffffff");
     if (has_interval(s)) fprintf(out, ", $d%d using 1:2:3:4 with yerrorbars pt 7 ps 0.5 lw 1.5 lc rgb '%s' notitle", i, colour);
   }
   fputc('\n', out);
@@ -116,8 +131,21 @@ static bool few_steps(const struct figure *f)
   return most - least <= 12.0;
 }
 
+/* Rows of spans from the top down; the figure is as tall as they need. */
+static void write_rows(FILE *out, const struct figure *f)
+{
+  fprintf(out, "\nset yrange [%g:-0.6]\nunset grid\nset ytics (", f->n_rows - 0.4);
+  for (int i = 0; i < f->n_rows; i++) {
+    if (i) fputs(", ", out);
+    quoted(out, f->rows[i]);
+    fprintf(out, " %d", i);
+  }
+  fputs(")\nset offsets 0, 0, 0, 0\nset autoscale xfix", out);
+}
+
 static void write_script(FILE *out, const struct figure *f, const char *plots)
 {
+  const int height = f->n_rows ? 150 + 26 * f->n_rows : 440;
   for (int i = 0; i < f->n_series; i++) {
     fprintf(out, "$d%d << EOD\n", i);
     for (int k = 0; k < f->series[i].n; k++) write_point(out, f, i, &f->series[i].points[k]);
@@ -126,7 +154,7 @@ static void write_script(FILE *out, const struct figure *f, const char *plots)
   fputs("set encoding utf8\nset grid ytics lc rgb '#cccccc'\nset border 3 lc rgb '#555555'\nset tics nomirror\n"
         "set key below left Left reverse samplen 2\nset xlabel ", out);
   quoted(out, f->x_label);
-  fputs("\nset ylabel ", out);
+  fputs(" offset 0, 0.4\nset ylabel ", out); /* clear of the key below it */
   quoted(out, f->y_label);
   if (f->log_y) fputs("\nset logscale y\nset format y '10^{%T}'", out);
   if (f->has_least) fprintf(out, "\nset yrange [%.9g:*]", f->least);
@@ -139,13 +167,14 @@ static void write_script(FILE *out, const struct figure *f, const char *plots)
       fprintf(out, " %d", i);
     }
     fputc(')', out);
-  } else if (few_steps(f)) fputs("\nset xtics 1\nset autoscale xfix\nset offsets 0.1, 0.1, graph 0.05, 0", out);
+  } else if (f->n_rows > 0) write_rows(out, f);
+  else if (few_steps(f)) fputs("\nset xtics 1\nset autoscale xfix\nset offsets 0.1, 0.1, graph 0.05, 0", out);
   else fputs("\nset offsets graph 0.02, graph 0.02, graph 0.05, 0", out);
-  fprintf(out, "\nset terminal svg size 760,440 dynamic enhanced font 'sans-serif,14'\nset output '%s/%s.svg'\n", plots, f->id);
+  fprintf(out, "\nset terminal svg size 760,%d dynamic enhanced font 'sans-serif,14'\nset output '%s/%s.svg'\n", height, plots, f->id);
   write_plot(out, f);
   fputs("set title ", out); /* on the page the title is text that wraps; the PNG carries its own */
   quoted(out, f->title);
-  fprintf(out, "\nset terminal pngcairo size 1140,660 enhanced font 'sans-serif,14' background 'white'\nset output '%s/%s.png'\n", plots, f->id);
+  fprintf(out, "\nset terminal pngcairo size 1140,%d enhanced font 'sans-serif,14' background 'white'\nset output '%s/%s.png'\n", height * 3 / 2, plots, f->id);
   write_plot(out, f);
   fputs("set output\n", out);
 }

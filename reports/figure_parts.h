@@ -5,7 +5,10 @@
 
 enum { FIGURE_SERIES = 48, FIGURE_NAMES = 64 };
 
-struct figure_point { double x, y, lo, hi; };
+struct figure_point {
+  double x, y, lo, hi; /* a span: start, row, start, end */
+  char label[8];
+};
 struct figure_series {
   enum figure_style style;
   char name[96];
@@ -18,8 +21,8 @@ struct figure {
   char id[64], x_label[96], y_label[96], title[256];
   bool log_y, has_least;
   double least;
-  int n_series, n_names;
+  int n_series, n_names, n_rows;
   struct figure_series series[FIGURE_SERIES];
-  char names[FIGURE_NAMES][64];
+  char names[FIGURE_NAMES][64], rows[FIGURE_NAMES][64];
 };
 #endif

@@ -21,11 +21,17 @@ static const char summary[] =
 #define R(kind, of, rest) "{\"schema\":1,\"kind\":\"" kind "\",\"case\":\"" of "\"," rest "}\n"
 #define JUDGED(of, outcome, reason, sentence)                                                                              \
   R("judged", of, "\"got.suite\":\"conformance\",\"got.suite_kind\":\"conformance\",\"got.outcome\":\"" outcome             \
-    "\",\"got.reason\":\"" reason "\",\"got.sentence\":\"" sentence "\",\"got.run\":\"" of "\",\"got.companions\":[\"truth=t\",\"noise0=s\"]")
+    "\",\"got.reason\":\"" reason "\",\"got.sentence\":\"" sentence "\",\"got.run\":\"" of "\",\"got.layout\":\"dp2\",\"got.companions\":[\"truth=t\",\"noise0=s\"]")
 #define STEP(of, step, loss) R("step", of, "\"rank\":0,\"step\":" #step ",\"got.loss\":" #loss)
 #define TIME(of, rank, forward)                                                                                            \
   R("time", of, "\"rank\":" #rank ",\"step\":1,\"got.step_ms\":20,\"got.data_ms\":1,\"got.forward_ms\":" #forward          \
     ",\"got.backward_ms\":6,\"got.optimizer_ms\":1,\"got.other_ms\":0,\"got.exposed_ms\":2")
+#define LAYOUT(of, ranks, rate)                                                                                             \
+  R("point", of, "\"got.suite\":\"scaling\",\"got.curve\":\"" of "\",\"got.scale\":\"layout\",\"got.layout\":\"" of "\",\"got.ranks\":" #ranks  \
+    ",\"got.base_ranks\":1,\"got.tokens_per_s\":" #rate ",\"got.efficiency\":0.5")
+#define LINE(stage)                                                                                                         \
+  R("timeline", "pipe", "\"step\":2,\"got.stage\":" #stage ",\"got.passes\":[\"F 0 0\",\"send-output 0 0\",\"B 0 0\"],\"got.start_ms\":[0,10,40],"         \
+    "\"got.end_ms\":[10,11,60],\"got.simulated_start_ms\":[0,10,39],\"got.simulated_end_ms\":[10,10,59]")
 #define POINT(n, rate, e)                                                                                                  \
   R("point", "p", "\"got.suite\":\"scaling\",\"got.curve\":\"bench\",\"got.scale\":\"weak\",\"got.ranks\":" #n              \
     ",\"got.base_ranks\":1,\"got.threads\":1,\"got.tokens_per_s\":" #rate ",\"got.efficiency\":" #e                       \
@@ -45,6 +51,11 @@ static const char records[] =
   R("memory_point", "mem-dp2", "\"got.ranks\":2,\"got.peak_bytes\":1100,\"got.predicted_bytes\":1000,\"got.parameters_bytes\":500,\"got.predicted_parameters_bytes\":480")
   R("fault", "f", "\"got.fault\":\"clip-max-for-min\",\"got.observable\":\"O6\",\"got.caught\":true,\"got.seen_by\":[\"O6\"],\"got.cause\":\"c\",\"got.diagnosed\":\"clip-max-for-min\",\"got.twin\":\"PASS\"")
   R("faults", "f", "\"got.planted\":1,\"got.caught\":1,\"got.clean_runs\":9,\"got.false_alarms\":0,\"got.false_alarm_bound\":0.283")
+  LAYOUT("tp2", 2, 500) LAYOUT("dp2", 2, 1000) LAYOUT("tp4", 4, null)
+  R("bubble", "pipe", "\"got.layout\":\"pp2 gpipe\",\"got.schedule\":\"gpipe\",\"got.compute\":\"sleep\",\"got.stages\":2,\"got.chunks\":1,\"got.microbatches\":1,"
+    "\"got.window_ms\":60,\"got.bubble_ms\":30,\"got.of_ideal\":1.0,\"got.of_total\":0.5,\"got.simulated_window_ms\":59,\"got.simulated_bubble_ms\":29,"
+    "\"got.stage_idle_ms\":[30,30],\"got.stage_schedule_ms\":[20,20],\"got.stage_imbalance_ms\":[9,9],\"got.stage_transfer_ms\":[1,1]")
+  LINE(0) LINE(1)
   "{\"schema\":1,\"kind\":\"ste"; /* a kill cut this one short */
 
 static char dir[64];
@@ -112,7 +123,13 @@ static void every_form_says_what_the_records_say(void)
   CHECK(has("report.md", "caught 1 of 1, 0 false alarms in 9 clean runs"));
   CHECK(has("report.md", "good: the sharded loss stays within the bound; nearest at step 0, 10.0 times below it"));
   CHECK(has("report.md", "nearest is transformer.wte.weight at 25 % of it"));
-  CHECK(has("results.csv", "point,scaling,p,,,,bench,weak,2,1,1,,,1900,"));
+  CHECK(has("results.csv", "point,scaling,p,,,,bench,weak,,2,1,1,,,1900,"));
+  CHECK(has("report.md", "1 layout in 5 cases, 1 of them passed"));
+  CHECK(has("report.md", "| dp2 | 2 | 5 | 1 | 4 | float32 |"));
+  CHECK(has("report.md", "Of 2 layouts of 2 ranks with the same global batch dp2 is fastest, 1000 tokens/s (E = 0.50); tp2 keeps 50 % of that"));
+  CHECK(has("report.md", "Measured bubbles are within 3.4 % of their lists (farthest: pipe); most of the idle time is the schedule itself"));
+  CHECK(has("report.md", "pipe (pp2 gpipe): stages idle 50.0 % of the time, their list played with the same times 49.2 %"));
+  CHECK(has("report.md", "| pipe | 1 | 30.00 | 20.00 | 9.00 | 1.00 |"));
   CHECK(has("results.csv", "case,conformance,bad,FAIL,gradients,wte is off by 2 <times> & more"));
   CHECK(has("junit.xml", "tests=\"5\" failures=\"1\" errors=\"1\" skipped=\"2\""));
   CHECK(has("junit.xml", "<failure message=\"wte is off by 2 &lt;times&gt; &amp; more\" type=\"gradients\"/>"));

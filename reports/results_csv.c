@@ -14,6 +14,7 @@ static const struct column columns[] = {
   {"sentence", "sentence", "", NULL},
   {"curve", "curve", "", NULL},
   {"scale", "scale", "", NULL},
+  {"layout", "layout", "", NULL},
   {"ranks", "ranks", "", NULL},
   {"base_ranks", "N0", "", NULL},
   {"threads", "threads", "", NULL},

@@ -7,6 +7,7 @@
 static const struct column columns[] = {
   {"curve", "case", "", NULL},
   {"scale", "scaling", "", NULL},
+  {"layout", "layout", "", NULL},
   {"ranks", "N", "ranks", NULL},
   {"threads", "threads", "a rank", NULL},
   {"tokens_per_s", "rate", "tokens/s", "%.0f"},
@@ -37,7 +38,7 @@ static void interval(json_t *row, const json_t *point, const char *key, const ch
 
 static json_t *row_of(const json_t *point)
 {
-  static const char *const same[] = {"curve", "scale", "ranks", "threads", "tokens_per_s", "sequences_per_s", "rate_fraction",
+  static const char *const same[] = {"curve", "scale", "layout", "ranks", "threads", "tokens_per_s", "sequences_per_s", "rate_fraction",
                                      "exposed_fraction", "imbalance", "evidence"};
   json_t *row = json_object();
   char key[64];
@@ -113,6 +114,58 @@ done:
   return err;
 }
 
+/* --- layouts of one rank count, beside each other ---------------------------------------- */
+
+static bool is_layout_of(const json_t *point, double ranks)
+{
+  const char *scale = record_get_text(point, "got.scale");
+  return scale && strcmp(scale, "layout") == 0 && record_get_real(point, "got.ranks", 0) == ranks && isfinite(record_get_real(point, "got.tokens_per_s", NAN));
+}
+
+static enum err draw_layouts(struct page *p, const json_t *points, double ranks)
+{
+  enum err err;
+  struct figure *f;
+  const json_t *best = NULL, *worst = NULL;
+  json_t *point;
+  size_t i;
+  int n = 0;
+  char id[64];
+  snprintf(id, sizeof id, "layouts-n%.0f", ranks);
+  TRY(figure_create(id, "layout", "tokens/s, median over repeats", &f));
+  figure_y_from(f, 0.0);
+  TRY_TO(done, figure_series(f, FIGURE_BAR, "", 0));
+  json_array_foreach(points, i, point) {
+    if (!is_layout_of(point, ranks)) continue;
+    const char *layout = record_get_text(point, "got.layout");
+    const double rate = record_get_real(point, "got.tokens_per_s", NAN);
+    figure_x_name(f, layout ? layout : "");
+    TRY_TO(done, figure_point(f, n++, rate, NAN, NAN));
+    if (best == NULL || rate > record_get_real(best, "got.tokens_per_s", NAN)) best = point;
+    if (worst == NULL || rate < record_get_real(worst, "got.tokens_per_s", NAN)) worst = point;
+  }
+  figure_title(f, "Of %d layouts of %.0f ranks with the same global batch %s is fastest, %.0f tokens/s (E = %.2f); %s keeps %.0f %% of that", n, ranks,
+               record_get_text(best, "got.layout"), record_get_real(best, "got.tokens_per_s", NAN), record_get_real(best, "got.efficiency", NAN),
+               record_get_text(worst, "got.layout"), 100.0 * record_get_real(worst, "got.tokens_per_s", NAN) / record_get_real(best, "got.tokens_per_s", NAN));
+  err = page_figure(p, f);
+done:
+  figure_destroy(f);
+  return err;
+}
+
+static enum err draw_all_layouts(struct page *p, const json_t *points)
+{
+  json_t *point;
+  size_t i;
+  json_array_foreach(points, i, point) {
+    const double ranks = record_get_real(point, "got.ranks", 0);
+    bool first = is_layout_of(point, ranks);
+    for (size_t k = 0; k < i; k++) first = first && !is_layout_of(json_array_get(points, k), ranks);
+    if (first) TRY(draw_layouts(p, points, ranks));
+  }
+  return ERR_OK;
+}
+
 enum err section_scaling(const struct evidence *e, struct page *p)
 {
   enum err err = ERR_OK;
@@ -128,11 +181,13 @@ enum err section_scaling(const struct evidence *e, struct page *p)
   const struct table t = {"Speed, each with the conformance case that passed in this run", columns, sizeof columns / sizeof *columns, rows};
   page_table(p, &t, false);
   json_array_foreach(points, i, point) {
-    bool seen = false;
+    const char *scale = record_get_text(point, "got.scale");
+    bool seen = scale && strcmp(scale, "layout") == 0; /* no curve */
     for (size_t k = 0; k < i; k++)
       seen = seen || of_curve(json_array_get(points, k), record_get_text(point, "got.curve"), record_get_text(point, "got.scale"));
     if (!seen) TRY_TO(done, draw_curve(p, points, point));
   }
+  TRY_TO(done, draw_all_layouts(p, points));
 done:
   json_decref(points);
   json_decref(rows);

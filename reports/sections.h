@@ -9,11 +9,13 @@
 
 enum err section_verdict(const struct evidence *e, struct page *p); /* verdict, what failed, why     */
 enum err section_scaling(const struct evidence *e, struct page *p); /* the one table, efficiency     */
+enum err section_pipeline(const struct evidence *e, struct page *p); /* bubbles, stages in time      */
 enum err section_time(const struct evidence *e, struct page *p);    /* busy and waiting by rank      */
 enum err section_memory(const struct evidence *e, struct page *p);  /* stacked, beside predicted     */
 enum err section_loss(const struct evidence *e, struct page *p);    /* truth, serial, sharded, bound */
 enum err section_gradients(const struct evidence *e, struct page *p); /* worst error per parameter   */
 enum err section_faults(const struct evidence *e, struct page *p);  /* planted x diagnosed           */
+enum err section_coverage(const struct evidence *e, struct page *p); /* layouts of conformance       */
 enum err section_cases(const struct evidence *e, struct page *p);   /* every case and check          */
 enum err section_machine(const struct evidence *e, struct page *p); /* machine and versions          */
 

@@ -8,10 +8,14 @@
 #include <math.h>
 
 static const char *const edge_names[TP_EDGES] = {
-  [TP_EDGE_EMBEDDING] = "embedding", [TP_EDGE_EMBEDDING_BACKWARD] = "embedding's backward",
-  [TP_EDGE_ATTENTION] = "attention", [TP_EDGE_ATTENTION_BACKWARD] = "attention's backward",
-  [TP_EDGE_MLP] = "mlp",             [TP_EDGE_MLP_BACKWARD] = "mlp's backward",
-  [TP_EDGE_HEAD] = "head",           [TP_EDGE_HEAD_BACKWARD] = "head's backward",
+    [TP_EDGE_EMBEDDING] = "embedding",
+    [TP_EDGE_EMBEDDING_BACKWARD] = "embedding's backward",
+    [TP_EDGE_ATTENTION] = "attention",
+    [TP_EDGE_ATTENTION_BACKWARD] = "attention's backward",
+    [TP_EDGE_MLP] = "mlp",
+    [TP_EDGE_MLP_BACKWARD] = "mlp's backward",
+    [TP_EDGE_HEAD] = "head",
+    [TP_EDGE_HEAD_BACKWARD] = "head's backward",
 };
 
 static bool alone(const struct tp *tp) { return tp->comm == NULL || tp->size == 1; }
@@ -25,12 +29,14 @@ static enum err check(const struct tp *tp, const struct tensor *full, const stru
 {
   const int64_t shards = sharded(tp) ? tp->size : 1;
   if (part->rows * shards != full->rows || part->cols != full->cols || part->type != full->type)
-    FAIL(ERR_ARG, "%s of %d ranks: full is %s [%" PRId64 ", %" PRId64 "], part is %s [%" PRId64 ", %" PRId64 "], expected 1 of %" PRId64
-         " shards", edge_names[edge], tp->size, dtype_name(full->type), full->rows, full->cols, dtype_name(part->type), part->rows,
+    FAIL(ERR_ARG,
+         "%s of %d ranks: full is %s [%" PRId64 ", %" PRId64 "], part is %s [%" PRId64 ", %" PRId64
+         "], expected 1 of %" PRId64 " shards",
+         edge_names[edge], tp->size, dtype_name(full->type), full->rows, full->cols, dtype_name(part->type), part->rows,
          part->cols, shards);
   if (!sharded(tp) && (part->at != full->at || part->stride != full->stride))
-    FAIL(ERR_ARG, "%s of %d ranks: full and part are two tensors; without shards of the sequence they are one", edge_names[edge],
-         tp->size);
+    FAIL(ERR_ARG, "%s of %d ranks: full and part are two tensors; without shards of the sequence they are one",
+         edge_names[edge], tp->size);
   return ERR_OK;
 }
 
@@ -43,9 +49,15 @@ enum err tp_gather(const struct tp *tp, const struct tensor *full, const struct 
 
 /* --- planted: some rows, all at strength 1, keep this rank's own term instead of the sum ---------- */
 
-static int64_t rows_lost(const struct tensor *part) { return (int64_t)ceil(fmin(fault_strength, 1.0) * (double)part->rows); }
+static int64_t rows_lost(const struct tensor *part)
+{
+  return (int64_t)ceil(fmin(fault_strength, 1.0) * (double)part->rows);
+}
 
-static struct tensor rows_of(const struct tensor *t, int64_t first, int64_t rows) { return tensor_part(t, first, rows, 0, t->cols); }
+static struct tensor rows_of(const struct tensor *t, int64_t first, int64_t rows)
+{
+  return tensor_part(t, first, rows, 0, t->cols);
+}
 
 /* The reduction takes place on the other rows alone.  (With part inside full and a strength below 1 all are summed.) */
 static enum err leave_out(const struct tp *tp, const struct tensor *part, const struct tensor *full)
@@ -80,7 +92,8 @@ enum err tp_reduce(const struct tp *tp, const struct tensor *part, const struct 
 {
   TRY(check(tp, full, part, edge));
   if (alone(tp)) return ERR_OK;
-  if (fault_is(FAULT_TP_MISSING_BWD_ALLREDUCE_AT_BOUNDARY) && edge == TP_EDGE_HEAD_BACKWARD) return leave_out(tp, part, full);
+  if (fault_is(FAULT_TP_MISSING_BWD_ALLREDUCE_AT_BOUNDARY) && edge == TP_EDGE_HEAD_BACKWARD)
+    return leave_out(tp, part, full);
   if (fault_is(FAULT_TP_NONCONTIGUOUS_INPLACE_ALLREDUCE) && edge >= TP_EDGE_EMBEDDING_BACKWARD && !sharded(tp))
     return reduce_copy(tp, full);
   if (sharded(tp))

@@ -49,7 +49,8 @@ static bool called(int64_t n, const char *op, int64_t count)
   bool ok = queued == n;
   for (int64_t i = 0; i < queued && ok; i++)
     ok = strcmp(calls[i].op, op) == 0 && calls[i].count == count && strcmp(calls[i].stream, "compute") == 0;
-  if (!ok) fprintf(stderr, "rank %d: %d calls, the first %s\n", comm_rank(world), (int)queued, queued ? calls[0].op : "none");
+  if (!ok)
+    fprintf(stderr, "rank %d: %d calls, the first %s\n", comm_rank(world), (int)queued, queued ? calls[0].op : "none");
   return ok;
 }
 
@@ -120,7 +121,8 @@ static void gather_gives_every_rank_all_rows(void)
         CHECK_OK(op_copy(p.b.compute, &out, &full));
         CHECK_OK(dev_sync(p.b.d));
         for (int64_t k = 0; k < N * C; k++)
-          CHECK(element_get(&out, k) == (p.form.sequence ? value((int)(k / (n * C)), k % (n * C), p.form.type) : value(9, k, p.form.type)));
+          CHECK(element_get(&out, k) ==
+                (p.form.sequence ? value((int)(k / (n * C)), k % (n * C), p.form.type) : value(9, k, p.form.type)));
         CHECK(called(p.form.sequence, "allgather", N * C));
         free_part(&p, &part, inside);
         dev_free(p.b.d, from.at);
@@ -139,7 +141,8 @@ static void reduce_gives_each_rank_the_sum_of_its_rows(void)
         open_play(&p, form_of(i));
         const int64_t C = shapes[s][1], N = shapes[s][0] * p.tp.size;
         struct tensor full = matrix(&p.b, p.form.type, N, C, false), part = part_of(&p, &full, inside);
-        struct tensor from = matrix(&p.b, p.form.type, N, C, false), out = matrix(&p.b, p.form.type, part.rows, C, false);
+        struct tensor from = matrix(&p.b, p.form.type, N, C, false),
+                      out = matrix(&p.b, p.form.type, part.rows, C, false);
         fill(&from, p.tp.rank, 0);
         CHECK_OK(op_copy(p.b.compute, &full, &from));
         CHECK_OK(tp_reduce(&p.tp, &part, &full, TP_EDGE_ATTENTION));
@@ -178,7 +181,10 @@ static void sums_are_those_of_the_formula(void)
 }
 
 /* Small integers, so that products and sums are exact. */
-static double small(int r, int64_t i) { return (double)(int)(rng_u32((struct rng_key){3, RNG_TEST, (uint32_t)r}, (uint64_t)i) % 17) - 8; }
+static double small(int r, int64_t i)
+{
+  return (double)(int)(rng_u32((struct rng_key){3, RNG_TEST, (uint32_t)r}, (uint64_t)i) % 17) - 8;
+}
 static double inner(const struct tensor *a, const struct tensor *b)
 {
   double sum = 0;
@@ -369,16 +375,16 @@ static void a_reduced_copy_keeps_own_terms_at_all_backward_edges(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(shards_are_the_rows_in_rank_order),
-    TEST(gather_gives_every_rank_all_rows),
-    TEST(reduce_gives_each_rank_the_sum_of_its_rows),
-    TEST(sums_are_those_of_the_formula),
-    TEST(gather_and_reduce_are_conjugate),
-    TEST(gradients_of_whole_rows_are_summed_under_shards_alone),
-    TEST(a_group_of_one_does_nothing),
-    TEST(misuse_is_refused),
-    TEST(a_missing_reduction_keeps_own_terms_at_one_edge),
-    TEST(a_reduced_copy_keeps_own_terms_at_all_backward_edges),
+      TEST(shards_are_the_rows_in_rank_order),
+      TEST(gather_gives_every_rank_all_rows),
+      TEST(reduce_gives_each_rank_the_sum_of_its_rows),
+      TEST(sums_are_those_of_the_formula),
+      TEST(gather_and_reduce_are_conjugate),
+      TEST(gradients_of_whole_rows_are_summed_under_shards_alone),
+      TEST(a_group_of_one_does_nothing),
+      TEST(misuse_is_refused),
+      TEST(a_missing_reduction_keeps_own_terms_at_one_edge),
+      TEST(a_reduced_copy_keeps_own_terms_at_all_backward_edges),
   };
   return run_all("tensor", tests, sizeof tests / sizeof *tests);
 }

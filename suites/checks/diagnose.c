@@ -6,47 +6,16 @@
  */
 #include "base/fault.h"
 #include "bound.h"
-#include "gap.h"
 #include "losses.h"
 #include "predict.h"
 #include "schedule.h"
+#include "signs.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct signs {
-  const struct run_data *run, *truth;
-  const struct verdict *list;
-  int n;
-  struct gaps first, second; /* gradients of steps 0 and 1; n = 0: none */
-  bool clean_loss;           /* the run's own sums agree with the truth's at step 0 */
-  double leftover;           /* cosine of (G - R at step 1) and (G at step 0); NaN if not known */
-};
-
-static const struct verdict *failed(const struct signs *s, const char *check)
-{
-  for (int i = 0; i < s->n; i++)
-    if (s->list[i].outcome == OUTCOME_FAIL && strcmp(s->list[i].check, check) == 0) return &s->list[i];
-  return NULL;
-}
-
-static bool near(double a, double b, double relative) { return isfinite(a) && isfinite(b) && fabs(a - b) <= relative * fabs(b); }
-
-/* A gradient that no legal rounding explains, with room above every ceiling. */
-static bool is_off(const struct signs *s, const struct gap *row)
-{
-  return !row->zero && !(row->error <= 10.0 * bound_ceiling(BOUND_GRADIENT, (enum dtype)s->run->config.precision, 0));
-}
-
-static int count_off(const struct signs *s, const struct gaps *g)
-{
-  int off = 0;
-  for (int i = 0; i < g->n; i++) off += is_off(s, &g->rows[i]);
-  return off;
-}
 
 /* --- hangs and order -------------------------------------------------------------------- */
 
@@ -55,7 +24,7 @@ static bool said_its_end(const struct run_data *run, int rank) { return evidence
 
 static bool rank_ended_early(const struct signs *s)
 {
-  if (failed(s, "ends") == NULL || strcmp(s->run->end, "timeout") != 0) return false;
+  if (signs_failed(s, "ends") == NULL || strcmp(s->run->end, "timeout") != 0) return false;
   int ended = 0, most = 0, least = INT_MAX;
   for (int rank = 0; rank < evidence_ranks(s->run); rank++) {
     const int told = evidence_count(s->run, "step", rank, -1, -1);
@@ -68,7 +37,7 @@ static bool rank_ended_early(const struct signs *s)
 
 static bool order_differs(const struct signs *s)
 {
-  const struct verdict *trace = failed(s, "trace");
+  const struct verdict *trace = signs_failed(s, "trace");
   return trace != NULL && strstr(trace->worst, "order") != NULL;
 }
 
@@ -76,13 +45,13 @@ static bool order_differs(const struct signs *s)
 
 static bool infinite_norm(const struct signs *s)
 {
-  const struct verdict *finite = failed(s, "finite");
-  return finite != NULL && strcmp(finite->observable, "O4") != 0 && strcmp(finite->observable, "O3") != 0 && count_off(s, &s->first) == 0;
+  const struct verdict *finite = signs_failed(s, "finite");
+  return finite != NULL && strcmp(finite->observable, "O4") != 0 && strcmp(finite->observable, "O3") != 0 && signs_count_off(s, &s->first) == 0;
 }
 
 static bool poison_read(const struct signs *s)
 {
-  const struct verdict *finite = failed(s, "finite");
+  const struct verdict *finite = signs_failed(s, "finite");
   return finite != NULL && strcmp(finite->observable, "O4") == 0; /* losses before them were finite */
 }
 
@@ -92,7 +61,7 @@ static bool poison_read(const struct signs *s)
 static bool wrong_elements(const struct signs *s, const char *part)
 {
   bool inside = false, outside = false;
-  if (failed(s, "collectives") == NULL) return false;
+  if (signs_failed(s, "collectives") == NULL) return false;
   for (size_t i = 0; i < json_array_size(s->run->records); i++) {
     const json_t *record = json_array_get(s->run->records, i);
     if (!evidence_is(record, "measure") || !(evidence_real(record, "got.wrong") > 0.0)) continue;
@@ -106,14 +75,14 @@ static bool strides_ignored(const struct signs *s) { return wrong_elements(s, "s
 /* In the self-test; or in training: every gradient that is off is so in one element or a few alone. */
 static bool bits_changed(const struct signs *s)
 {
-  const struct verdict *finite = failed(s, "finite");
+  const struct verdict *finite = signs_failed(s, "finite");
   const bool numbers = finite == NULL || strcmp(finite->observable, "O4") != 0; /* poison is no changed bit */
-  const bool training = numbers && s->clean_loss && count_off(s, &s->first) > 0;
+  const bool training = numbers && s->clean_loss && signs_count_off(s, &s->first) > 0;
   for (int i = 0; training && i < s->first.n; i++) {
     const struct gap *row = &s->first.rows[i];
     const json_t *facts = evidence_parameter(s->run, row->name);
     const double elements = facts ? evidence_real(facts, "got.rows") * evidence_real(facts, "got.cols") : 0.0;
-    if (is_off(s, row) && row->touched * elements > fmax(1.0, elements / 32.0)) return false;
+    if (signs_is_off(s, row) && row->touched * elements > fmax(1.0, elements / 32.0)) return false;
   }
   return training || wrong_elements(s, "");
 }
@@ -126,9 +95,9 @@ static bool embedding_only_differs(const struct signs *s)
 {
   static const char *const checks[] = {"rerun", "overlap_off", "twin"};
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
-    const struct verdict *v = failed(s, checks[i]);
+    const struct verdict *v = signs_failed(s, checks[i]);
     const bool embedding = v != NULL && strstr(v->worst, "(gradients)") && (strstr(v->worst, "wte") || strstr(v->worst, "wpe"));
-    if (embedding) return s->first.n > 0 && failed(s, "gradients") == NULL;
+    if (embedding) return s->first.n > 0 && signs_failed(s, "gradients") == NULL;
   }
   return false;
 }
@@ -136,7 +105,7 @@ static bool embedding_only_differs(const struct signs *s)
 /* Overlap on and off differ, or lazy saw gradients touched while their reduction may still be under way. */
 static bool overlap_is_unordered(const struct signs *s)
 {
-  if (failed(s, "overlap_off") != NULL) return true;
+  if (signs_failed(s, "overlap_off") != NULL) return true;
   const json_t *finding = evidence_record(s->run, "finding", -1, -1, -1);
   const char *text = finding ? evidence_text(finding, "got.text") : "";
   return strstr(text, "unordered") && strstr(text, "gradients") && strstr(text, "allreduce");
@@ -148,22 +117,22 @@ static double reported_loss(const struct signs *s, int rank) { return evidence_v
 
 static bool evaluation_scaled(const struct signs *s)
 {
-  if (failed(s, "loss") == NULL) return false;
+  if (signs_failed(s, "loss") == NULL) return false;
   const json_t *eval = evidence_record(s->run, "eval", 0, -1, -1);
   if (eval == NULL) return false;
   const double loss = evidence_real(eval, "got.loss"), train = evidence_real(eval, "got.train_loss");
-  return isfinite(loss) && isfinite(train) && !near(loss, train, 1e-9);
+  return isfinite(loss) && isfinite(train) && !signs_near(loss, train, 1e-9);
 }
 
 static bool loss_is_local(const struct signs *s)
 {
   const int replicas = (int)s->run->config.dp;
-  if (failed(s, "loss") == NULL || replicas == 1 || count_off(s, &s->first) > 0) return false;
+  if (signs_failed(s, "loss") == NULL || replicas == 1 || signs_count_off(s, &s->first) > 0) return false;
   for (int rank = 0; rank < evidence_ranks(s->run); rank++) {
     const double got = reported_loss(s, rank);
     for (int other = 0; other < replicas; other++) {
       const struct loss_sums local = losses_gather(s->run, 0, other);
-      if (near(got, local.sum / local.tokens, 1e-9)) return true;
+      if (signs_near(got, local.sum / local.tokens, 1e-9)) return true;
     }
   }
   return false;
@@ -173,8 +142,8 @@ static bool loss_is_local(const struct signs *s)
 static bool loss_is_mean_of_means(const struct signs *s)
 {
   const struct loss_sums all = losses_gather(s->run, 0, -1);
-  if (all.microbatches < 2 || failed(s, "loss") == NULL) return false;
-  return near(reported_loss(s, 0), all.mean_of_means, 1e-9);
+  if (all.microbatches < 2 || signs_failed(s, "loss") == NULL) return false;
+  return signs_near(reported_loss(s, 0), all.mean_of_means, 1e-9);
 }
 
 static double mean_over_replicas(const struct signs *s)
@@ -189,7 +158,7 @@ static double mean_over_replicas(const struct signs *s)
 
 static bool loss_is_mean_over_replicas(const struct signs *s)
 {
-  return s->run->config.dp > 1 && failed(s, "loss") != NULL && near(reported_loss(s, 0), mean_over_replicas(s), 1e-9);
+  return s->run->config.dp > 1 && signs_failed(s, "loss") != NULL && signs_near(reported_loss(s, 0), mean_over_replicas(s), 1e-9);
 }
 
 /* --- gradients ---------------------------------------------------------------------------- */
@@ -197,7 +166,7 @@ static bool loss_is_mean_over_replicas(const struct signs *s)
 /* Off everywhere, in direction too: the parts of the batch are weighted wrongly. */
 static bool weights_of_parts_differ(const struct signs *s)
 {
-  return s->clean_loss && s->first.n > 0 && 2 * count_off(s, &s->first) > s->first.n;
+  return s->clean_loss && s->first.n > 0 && 2 * signs_count_off(s, &s->first) > s->first.n;
 }
 static bool weighted_by_microbatch(const struct signs *s)
 {
@@ -205,18 +174,6 @@ static bool weighted_by_microbatch(const struct signs *s)
          (evidence_ranks(s->run) == 1 || loss_is_mean_of_means(s));
 }
 static bool weighted_by_replica(const struct signs *s) { return weights_of_parts_differ(s) && s->run->config.dp > 1; }
-
-static bool only_tied_is_off(const struct signs *s)
-{
-  if (!s->run->config.tied || s->first.n == 0) return false;
-  bool tied = false;
-  for (int i = 0; i < s->first.n; i++) {
-    if (!is_off(s, &s->first.rows[i])) continue;
-    if (strstr(s->first.rows[i].name, "wte") == NULL) return false;
-    tied = true;
-  }
-  return tied;
-}
 
 /* Gradient reductions of step 0 that rank 0 queued; -1: no trace. */
 static int64_t reductions(const struct signs *s)
@@ -231,7 +188,7 @@ static int64_t reductions(const struct signs *s)
 /* Reductions are missing, and every parameter that is off has exactly as many elements as a bucket. */
 static bool exact_fits_are_off(const struct signs *s)
 {
-  if (s->run->config.bucket == 0 || count_off(s, &s->first) == 0) return false;
+  if (s->run->config.bucket == 0 || signs_count_off(s, &s->first) == 0) return false;
   struct predicted planned;
   const struct layout at = layout_of(&s->run->config, 0);
   predict_at(&s->run->config, &at, &planned);
@@ -241,7 +198,7 @@ static bool exact_fits_are_off(const struct signs *s)
     const json_t *facts = evidence_parameter(s->run, name);
     if (s->first.rows[i].zero || facts == NULL) continue;
     const double elements = evidence_real(facts, "got.rows") * evidence_real(facts, "got.cols");
-    if (is_off(s, &s->first.rows[i]) && elements != (double)s->run->config.bucket) return false;
+    if (signs_is_off(s, &s->first.rows[i]) && elements != (double)s->run->config.bucket) return false;
   }
   return true;
 }
@@ -250,7 +207,7 @@ static bool exact_fits_are_off(const struct signs *s)
  * of step 0's gradient. */
 static bool leftover_of_step_before(const struct signs *s)
 {
-  return s->first.n > 0 && count_off(s, &s->first) == 0 && 2 * count_off(s, &s->second) > s->second.n && failed(s, "update") == NULL &&
+  return s->first.n > 0 && signs_count_off(s, &s->first) == 0 && 2 * signs_count_off(s, &s->second) > s->second.n && signs_failed(s, "update") == NULL &&
          s->leftover > 0.99;
 }
 
@@ -259,14 +216,14 @@ static bool leftover_of_step_before(const struct signs *s)
 static bool factor_above_one(const struct signs *s)
 {
   const double norm = evidence_value(s->run, "step", 0, 0, -1, "got.norm"), factor = evidence_value(s->run, "step", 0, 0, -1, "got.clip_factor");
-  if (failed(s, "update") == NULL || s->run->config.clip <= 0.0) return false;
+  if (signs_failed(s, "update") == NULL || s->run->config.clip <= 0.0) return false;
   return factor > 1.0 || (norm > s->run->config.clip && factor == 1.0);
 }
 
 /* The rate of update k is the closed form's at m * k, m = ranks, micro-batches of a rank, or of all. */
 static bool schedule_runs_ahead(const struct signs *s)
 {
-  if (failed(s, "update") == NULL) return false;
+  if (signs_failed(s, "update") == NULL) return false;
   const int64_t all = evidence_microbatches(&s->run->config), ranks = evidence_ranks(s->run), steps = evidence_steps(s->run);
   const int64_t factors[] = {all, ranks, all / ranks};
   for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
@@ -274,7 +231,7 @@ static bool schedule_runs_ahead(const struct signs *s)
     for (int64_t step = 0; step < steps; step++) {
       const double lr = evidence_value(s->run, "step", 0, step, -1, "got.lr");
       fits = fits && fabs(lr - schedule_lr(&s->run->config, (step + 1) * factors[i])) <= 1e-12 * s->run->config.lr;
-      differs = differs || !near(lr, schedule_lr(&s->run->config, step + 1), 1e-12);
+      differs = differs || !signs_near(lr, schedule_lr(&s->run->config, step + 1), 1e-12);
     }
     if (fits && differs) return true;
   }
@@ -284,13 +241,13 @@ static bool schedule_runs_ahead(const struct signs *s)
 /* What was measured and what was predicted of a category or of the whole: not what no category holds. */
 static bool memory_is_off(const struct signs *s)
 {
-  const struct verdict *memory = failed(s, "memory");
+  const struct verdict *memory = signs_failed(s, "memory");
   return memory != NULL && strstr(memory->worst, "formula") != NULL;
 }
 
 static bool step_is_shorter_than_its_parts(const struct signs *s)
 {
-  const struct verdict *clock = failed(s, "clock");
+  const struct verdict *clock = signs_failed(s, "clock");
   return clock != NULL && strstr(clock->worst, "parts of step") != NULL;
 }
 
@@ -298,10 +255,13 @@ static const struct {
   enum fault cause;
   bool (*looks)(const struct signs *s);
 } rules[] = {
+  {FAULT_PP_INTERLEAVED_P2P_DEADLOCK, cuts_messages_wait_for_each_other},
   {FAULT_HG_UNEVEN_STEPS, rank_ended_early},
   {FAULT_MM_INT32_INDEX_OVERFLOW, far_rows_wrong},
   {FAULT_CL_NONCONTIGUOUS_TENSOR, strides_ignored},
   {FAULT_CL_LL128_CORRUPTION, bits_changed},
+  {FAULT_DATA_SAMPLER_IGNORES_MODEL_PARALLEL, cuts_replica_reads_different_data},
+  {FAULT_PP_SEND_BUFFER_FREED_EARLY, cuts_stage_received_poison},
   {FAULT_CLIP_INF_HANDLING, infinite_norm},
   {FAULT_Z_UNINITIALISED_COMM_BUFFER, poison_read},
   {FAULT_HG_CONCURRENT_COMMUNICATORS, order_differs},
@@ -312,8 +272,17 @@ static const struct {
   {FAULT_CLIP_MAX_FOR_MIN, factor_above_one},
   {FAULT_OPT_LR_STEPS_BY_WORLD, schedule_runs_ahead},
   {FAULT_RNG_NONDETERMINISTIC_EMBEDDING_BWD, embedding_only_differs},
+  {FAULT_PP_LAYER_NUMBER_LOCAL, cuts_masks_of_stages_differ},
+  {FAULT_PP_META_SHAPES_OR_POSITIONS, cuts_stages_see_other_inputs},
+  {FAULT_TP_ROW_BIAS_ADDED_PER_RANK, cuts_tensor_ranks_add_too_much},
+  {FAULT_TP_SP_NORM_GRAD_NOT_REDUCED, cuts_one_norm_is_off},
+  {FAULT_PP_TIED_EMBEDDING_NOT_SUMMED, cuts_tied_stages_differ},
+  {FAULT_PP_ZB_BYPASSES_HOOKS, cuts_late_gradients_are_local},
+  {FAULT_TP_MISSING_BWD_ALLREDUCE_AT_BOUNDARY, cuts_boundary_sum_is_missing},
+  {FAULT_TP_NONCONTIGUOUS_INPLACE_ALLREDUCE, cuts_boundary_sum_is_lost},
+  {FAULT_CLIP_TP_DUPLICATE_UNDER_OR_OVER_COUNT, cuts_norm_counts_otherwise},
   {FAULT_GR_BUCKET_EXACT_FIT_SKIPPED, exact_fits_are_off},
-  {FAULT_GR_TIED_PARAM_ONE_SLOT, only_tied_is_off},
+  {FAULT_GR_TIED_PARAM_ONE_SLOT, signs_only_tied_is_off},
   {FAULT_GR_STALE_GRAD_AFTER_WRITE, leftover_of_step_before},
   {FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT, overlap_is_unordered},
   {FAULT_LN_GA_MEAN_OF_MEANS, weighted_by_microbatch},
@@ -325,7 +294,7 @@ static const struct {
 static bool loss_sums_agree(const struct run_data *run, const struct run_data *truth)
 {
   const struct loss_sums mine = losses_gather(run, 0, -1), theirs = losses_gather(truth, 0, -1);
-  return near(mine.sum, theirs.sum, 10.0 * bound_ceiling(BOUND_LOSS, (enum dtype)run->config.precision, 0)) && mine.tokens == theirs.tokens;
+  return signs_near(mine.sum, theirs.sum, 10.0 * bound_ceiling(BOUND_LOSS, (enum dtype)run->config.precision, 0)) && mine.tokens == theirs.tokens;
 }
 
 static void name_cause(const struct signs *s, struct diagnosis *out)

@@ -1,63 +1,7 @@
 /* diagnose_test.c - evidence bent as each fault bends it is named by its cause; nothing is named without a failure. */
-#include "base/fault.h"
-#include "fabricate_test.h"
+#include "whole_test.h"
 
-enum { CHECKS_MAX = 24 };
-
-/* All checks of a suite's case on one made run, and the diagnosis. */
-struct whole {
-  struct bench b;
-  const char *checks[CHECKS_MAX];
-  struct verdict list[CHECKS_MAX];
-  int n;
-  struct diagnosis diagnosis;
-};
 static struct whole w;
-
-static const char *const usual[] = {"ends", "finite", "loss", "gradients", "norm", "update", "replicas", "rerun", "overlap_off"};
-enum { USUAL = sizeof usual / sizeof *usual };
-
-static void setup(const struct run_config *c)
-{
-  memset(&w, 0, sizeof w);
-  bench_setup(&w.b, "loss", c); /* truth and noise */
-  for (int i = 0; i < USUAL; i++) w.checks[w.n++] = usual[i];
-  const char *const twins[] = {"rerun", "overlap_off"};
-  for (int i = 0; i < 2; i++) {
-    struct bench *b = &w.b;
-    const int k = judge_find(twins[i])->companions(c, b->wanted + b->n, 1);
-    if (k == 0) continue;
-    made_run(&b->other[b->n], &b->wanted[b->n].config, 20);
-    b->companions[b->n] = &b->other[b->n].data;
-    b->n++;
-  }
-}
-
-static const char *diagnose(void)
-{
-  for (int i = 0; i < w.n; i++) {
-    json_decref(w.list[i].details);
-    judge_find(w.checks[i])->judge(&w.b.run.data, w.b.wanted, w.b.companions, w.b.n, &w.list[i]);
-  }
-  judge_diagnose(&w.b.run.data, w.b.wanted, w.b.companions, w.b.n, w.list, w.n, &w.diagnosis);
-  return w.diagnosis.fault;
-}
-
-static void teardown(void)
-{
-  for (int i = 0; i < w.n; i++) json_decref(w.list[i].details);
-  bench_teardown(&w.b);
-}
-
-static bool named(enum fault f)
-{
-  const char *got = diagnose();
-  bool cause = false;
-  for (int i = 0; i < w.n; i++) cause = cause || (w.list[i].outcome == OUTCOME_FAIL && strcmp(w.list[i].cause, fault_rows[f].cause) == 0);
-  if (strcmp(got, fault_rows[f].name) == 0 && cause) return true;
-  fprintf(stderr, "taken for '%s', expected '%s'\n", got, fault_rows[f].name);
-  return false;
-}
 
 static void loss_becomes(double (*of)(int rank, int64_t step))
 {
@@ -86,70 +30,70 @@ static double own_rank(int rank, int64_t step) { return local(step, rank, 2); }
 static void a_clean_run_has_no_diagnosis(void)
 {
   const struct run_config c = made_config(2);
-  setup(&c);
-  CHECK(strcmp(diagnose(), "") == 0);
+  whole_setup(&w, &c);
+  CHECK(strcmp(whole_diagnose(&w), "") == 0);
   for (int i = 0; i < w.n; i++) {
     if (!CHECK(w.list[i].outcome == OUTCOME_PASS)) fprintf(stderr, "%s: %s\n", w.checks[i], w.list[i].sentence);
     CHECK(w.list[i].cause[0] == '\0');
   }
-  teardown();
+  whole_teardown(&w);
 }
 
 static void a_failure_like_none_is_not_named(void)
 {
   const struct run_config c = made_config(2);
-  setup(&c);
+  whole_setup(&w, &c);
   made_bend(&w.b.run, "gradients", 0, "ln_2.bias", 3.0, 0.0);
   for (int i = w.b.n - 2; i < w.b.n; i++) made_bend(&w.b.other[i], "gradients", 0, "ln_2.bias", 3.0, 0.0); /* each time the same */
-  CHECK(strcmp(diagnose(), "") == 0);
+  CHECK(strcmp(whole_diagnose(&w), "") == 0);
   CHECK(w.diagnosis.sentence[0] == '\0');
-  teardown();
+  whole_teardown(&w);
 }
 
 static void losses_tell_who_divided_by_what(void)
 {
   const struct run_config c = made_config(2);
-  setup(&c);
+  whole_setup(&w, &c);
   loss_becomes(mean_of_means);
-  CHECK(named(FAULT_LN_GA_MEAN_OF_MEANS));
-  teardown();
-  setup(&c);
+  CHECK(whole_named(&w, FAULT_LN_GA_MEAN_OF_MEANS));
+  whole_teardown(&w);
+  whole_setup(&w, &c);
   loss_becomes(mean_over_ranks);
-  CHECK(named(FAULT_LN_RANK_TOKEN_IMBALANCE));
-  teardown();
-  setup(&c);
+  CHECK(whole_named(&w, FAULT_LN_RANK_TOKEN_IMBALANCE));
+  whole_teardown(&w);
+  whole_setup(&w, &c);
   loss_becomes(own_rank);
-  CHECK(named(FAULT_LN_LOGGED_LOSS_LOCAL_ONLY));
-  teardown();
-  setup(&c);
+  CHECK(whole_named(&w, FAULT_LN_LOGGED_LOSS_LOCAL_ONLY));
+  whole_teardown(&w);
+  whole_setup(&w, &c);
   for (int rank = 0; rank < 2; rank++) made_set(&w.b.run, "eval", rank, 1, -1, "got.loss", json_real(4.0 / 3.0));
-  CHECK(named(FAULT_LN_VAL_LOSS_RESCALED));
-  teardown();
+  CHECK(whole_named(&w, FAULT_LN_VAL_LOSS_RESCALED));
+  whole_teardown(&w);
 }
 
 static void gradients_tell_which_parameters_and_from_when(void)
 {
   struct run_config c = made_config(2);
-  setup(&c);
+  whole_setup(&w, &c);
   made_bend(&w.b.run, "gradients", 0, "mlp.c_fc.weight", 0.5, 0.0); /* 144 elements */
   w.b.run.data.config.bucket = 144;
   json_object_set_new(made_record(&w.b.run, "trace", 0, 0, -1), "got.calls", json_pack("[s]", "1 allreduce dp transfer float32 64 256 2"));
-  CHECK(named(FAULT_GR_BUCKET_EXACT_FIT_SKIPPED));
-  teardown();
-  setup(&c); /* the tied matrix fills a bucket exactly: the number of reductions tells the two apart */
+  CHECK(whole_named(&w, FAULT_GR_BUCKET_EXACT_FIT_SKIPPED));
+  whole_teardown(&w);
+  whole_setup(&w, &c); /* the tied matrix fills a bucket exactly: the number of reductions tells the two apart */
   made_bend(&w.b.run, "gradients", 0, "wte", 0.5, 0.0);
   json_t *calls = json_array();
   for (int i = 0; i < 40; i++) json_array_append_new(calls, json_string("1 allreduce dp transfer float32 64 256 2"));
   json_object_set_new(made_record(&w.b.run, "trace", 0, 0, -1), "got.calls", calls);
-  CHECK(named(FAULT_GR_TIED_PARAM_ONE_SLOT));
+  CHECK(whole_named(&w, FAULT_GR_TIED_PARAM_ONE_SLOT));
   json_array_clear(calls);
-  CHECK(named(FAULT_GR_BUCKET_EXACT_FIT_SKIPPED));
-  teardown();
+  CHECK(whole_named(&w, FAULT_GR_BUCKET_EXACT_FIT_SKIPPED));
+  whole_teardown(&w);
   c.bucket = 0;
-  setup(&c);
+  whole_setup(&w, &c);
   made_bend(&w.b.run, "gradients", 0, "wte", 0.5, 0.0);
-  CHECK(named(FAULT_GR_TIED_PARAM_ONE_SLOT));
-  teardown();
+  CHECK(whole_named(&w, FAULT_GR_TIED_PARAM_ONE_SLOT));
+  whole_teardown(&w);
 }
 
 /* Step 1 = right + all of step 0: made by writing the sum into the dump. */
@@ -158,7 +102,7 @@ static void a_leftover_gradient_is_told_from_a_scaled_one(void)
   struct run_config c = made_config(1);
   c.steps = 2;
   for (int leftover = 0; leftover < 2; leftover++) {
-    setup(&c);
+    whole_setup(&w, &c);
     w.n = 4; /* without the checks of the update: the made weights belong to the right gradient */
     struct safetensors *f0, *f1;
     CHECK_OK(evidence_tensors(&w.b.run.data, "gradients", 0, &f0));
@@ -177,82 +121,82 @@ static void a_leftover_gradient_is_told_from_a_scaled_one(void)
     CHECK_OK(safetensors_write(path, list, rows, NULL));
     safetensors_close(f0);
     safetensors_close(f1);
-    if (leftover) CHECK(named(FAULT_GR_STALE_GRAD_AFTER_WRITE));
-    else CHECK(strcmp(diagnose(), "") == 0);
-    teardown();
+    if (leftover) CHECK(whole_named(&w, FAULT_GR_STALE_GRAD_AFTER_WRITE));
+    else CHECK(strcmp(whole_diagnose(&w), "") == 0);
+    whole_teardown(&w);
   }
 }
 
 static void the_update_tells_factor_and_rate(void)
 {
   const struct run_config c = made_config(2);
-  setup(&c);
+  whole_setup(&w, &c);
   for (int rank = 0; rank < 2; rank++) made_set(&w.b.run, "step", rank, 0, -1, "got.clip_factor", json_real(1.0)); /* the norm is above the clip */
   CHECK(made_get(&w.b.run, "step", 0, 0, -1, "got.norm") > c.clip);
-  CHECK(named(FAULT_CLIP_MAX_FOR_MIN));
-  teardown();
-  setup(&c);
+  CHECK(whole_named(&w, FAULT_CLIP_MAX_FOR_MIN));
+  whole_teardown(&w);
+  whole_setup(&w, &c);
   for (int rank = 0; rank < 2; rank++)
     for (int64_t step = 0; step < 2; step++) made_set(&w.b.run, "step", rank, step, -1, "got.lr", json_real(schedule_lr(&c, 6 * (step + 1))));
-  CHECK(named(FAULT_OPT_LR_STEPS_BY_WORLD));
-  teardown();
+  CHECK(whole_named(&w, FAULT_OPT_LR_STEPS_BY_WORLD));
+  whole_teardown(&w);
 }
 
 static void what_is_not_a_number_first_tells_where_from(void)
 {
   const struct run_config c = made_config(2);
-  setup(&c);
+  whole_setup(&w, &c);
   for (int rank = 0; rank < 2; rank++) made_set(&w.b.run, "step", rank, 0, -1, "got.clip_factor", json_string("nan"));
-  CHECK(named(FAULT_CLIP_INF_HANDLING));
-  teardown();
-  setup(&c);
+  CHECK(whole_named(&w, FAULT_CLIP_INF_HANDLING));
+  whole_teardown(&w);
+  whole_setup(&w, &c);
   made_bend(&w.b.run, "gradients", 0, "wte", NAN, 0.0);
-  CHECK(named(FAULT_Z_UNINITIALISED_COMM_BUFFER));
-  teardown();
+  CHECK(whole_named(&w, FAULT_Z_UNINITIALISED_COMM_BUFFER));
+  whole_teardown(&w);
 }
 
 static void what_differs_from_run_to_run_tells_whose_order(void)
 {
   const struct run_config c = made_config(2);
-  setup(&c);
+  whole_setup(&w, &c);
   made_bend(&w.b.run, "gradients", 0, "wpe", 1.0 + 1.2e-7, 0.0);
   made_bend(&w.b.other[w.b.n - 1], "gradients", 0, "wpe", 1.0 + 1.2e-7, 0.0); /* overlap_off: the same */
-  CHECK(named(FAULT_RNG_NONDETERMINISTIC_EMBEDDING_BWD));
-  teardown();
-  setup(&c); /* no rerun at hand: overlap off tells it as well */
+  CHECK(whole_named(&w, FAULT_RNG_NONDETERMINISTIC_EMBEDDING_BWD));
+  whole_teardown(&w);
+  whole_setup(&w, &c); /* no rerun at hand: overlap off tells it as well */
   made_bend(&w.b.other[w.b.n - 1], "gradients", 0, "wte", 1.0 + 1.2e-7, 0.0);
-  CHECK(named(FAULT_RNG_NONDETERMINISTIC_EMBEDDING_BWD));
-  teardown();
-  setup(&c);
+  CHECK(whole_named(&w, FAULT_RNG_NONDETERMINISTIC_EMBEDDING_BWD));
+  whole_teardown(&w);
+  whole_setup(&w, &c);
   made_bend(&w.b.other[w.b.n - 1], "gradients", 1, "c_fc.weight", 0.7, 0.0);
-  CHECK(named(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT));
-  teardown();
+  CHECK(whole_named(&w, FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT));
+  whole_teardown(&w);
 }
 
 static void an_unordered_access_that_lazy_saw_is_told(void)
 {
   const struct run_config c = made_config(2);
-  setup(&c);
+  whole_setup(&w, &c);
   w.n = 1;
   w.b.run.data.status = 1;
-  CHECK(strcmp(diagnose(), "") == 0);
+  CHECK(strcmp(whole_diagnose(&w), "") == 0);
   json_object_set_new(made_record(&w.b.run, "finding", 1, -1, -1), "got.text",
                       json_string("'op_adamw' on compute reads gradients, unordered with 'allreduce' on transfer, which writes it"));
-  CHECK(named(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT));
-  teardown();
+  CHECK(whole_named(&w, FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT));
+  whole_teardown(&w);
 }
 
 static void a_hang_with_one_rank_through_is_uneven_steps(void)
 {
   const struct run_config c = made_config(2);
-  setup(&c);
+  whole_setup(&w, &c);
   w.n = 2;
   snprintf(w.b.run.data.end, sizeof w.b.run.data.end, "timeout");
   for (int rank = 0; rank < 2; rank++) made_drop(&w.b.run, "step", rank, 1, -1);
-  CHECK(strcmp(diagnose(), "") == 0); /* all are stuck alike */
+  CHECK(strcmp(whole_diagnose(&w), "") == 0); /* all are stuck alike */
   made_record(&w.b.run, "memory", 0, -1, -1);
-  CHECK(named(FAULT_HG_UNEVEN_STEPS));
-  teardown();
+  CHECK(whole_named(&w, FAULT_HG_UNEVEN_STEPS));
+  whole_teardown(&w);
 }
 
 static void self_tests_tell_what_was_moved_wrongly(void)
@@ -263,7 +207,7 @@ static void self_tests_tell_what_was_moved_wrongly(void)
   } rows[] = {{"allreduce", FAULT_CL_LL128_CORRUPTION}, {"allreduce.strided", FAULT_CL_NONCONTIGUOUS_TENSOR}, {"copy.far", FAULT_MM_INT32_INDEX_OVERFLOW}};
   const struct run_config c = made_config(1);
   for (int i = 0; i < 3; i++) {
-    setup(&c);
+    whole_setup(&w, &c);
     w.n = 1;
     w.checks[0] = "collectives";
     for (int k = 0; k < 3; k++) {
@@ -271,8 +215,8 @@ static void self_tests_tell_what_was_moved_wrongly(void)
       json_object_set_new(r, "got.what", json_string(rows[k].what));
       json_object_set_new(r, "got.wrong", json_integer(k == i));
     }
-    CHECK(named(rows[i].fault));
-    teardown();
+    CHECK(whole_named(&w, rows[i].fault));
+    whole_teardown(&w);
   }
 }
 
@@ -280,7 +224,7 @@ static void self_tests_tell_what_was_moved_wrongly(void)
 static void one_changed_element_in_training_is_told_from_a_missing_sum(void)
 {
   const struct run_config c = made_config(2);
-  setup(&c);
+  whole_setup(&w, &c);
   struct safetensors *f;
   float values[MADE_ELEMENTS];
   char path[CONFIG_PATH + 64];
@@ -294,20 +238,20 @@ static void one_changed_element_in_training_is_told_from_a_missing_sum(void)
   snprintf(path, sizeof path, "%s/gradients.step0.safetensors", w.b.run.dir);
   CHECK_OK(safetensors_write(path, list, rows, NULL));
   safetensors_close(f);
-  CHECK(named(FAULT_CL_LL128_CORRUPTION));
-  teardown();
+  CHECK(whole_named(&w, FAULT_CL_LL128_CORRUPTION));
+  whole_teardown(&w);
 }
 
 /* The name of what was planted changes nothing. */
 static void diagnosis_is_blind(void)
 {
   struct run_config c = made_config(2);
-  setup(&c);
+  whole_setup(&w, &c);
   snprintf(w.b.run.data.config.fault, sizeof w.b.run.data.config.fault, "clip-max-for-min");
   json_object_set_new(made_record(&w.b.run, "run", 0, -1, -1), "set.fault", json_string("clip-max-for-min"));
   loss_becomes(mean_over_ranks);
-  CHECK(named(FAULT_LN_RANK_TOKEN_IMBALANCE));
-  teardown();
+  CHECK(whole_named(&w, FAULT_LN_RANK_TOKEN_IMBALANCE));
+  whole_teardown(&w);
 }
 
 int main(void)

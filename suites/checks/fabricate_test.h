@@ -10,6 +10,7 @@
 #include "schedule.h"
 #include "shapes.h"
 #include "testing/check.h"
+#include "traffic.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -230,6 +231,46 @@ static inline void made_free(struct made *m)
   json_decref(m->records);
   snprintf(command, sizeof command, "rm -rf '%s'", m->dir);
   CHECK(system(command) == 0);
+}
+
+/* Rows of the shim, one an MPI function. */
+enum { MADE_FUNCTIONS = 5 };
+static const char *const made_functions[MADE_FUNCTIONS] = {"MPI_Iallreduce", "MPI_Ireduce_scatter_block", "MPI_Iallgather", "MPI_Isend", "MPI_Irecv"};
+static const char *const made_ops[MADE_FUNCTIONS] = {"allreduce", "reduce_scatter", "allgather", "send", "recv"};
+
+/* What a right run queues in a step, as the plan says, and what MPI sees of it. */
+static inline void made_calls(struct made *m, int rank, int64_t step)
+{
+  const struct run_config *c = &m->data.config;
+  const struct layout at = layout_of(c, rank);
+  json_t *list = json_array();
+  long long calls[MADE_FUNCTIONS] = {0}, bytes[MADE_FUNCTIONS] = {0};
+  for (int g = 0; g < TRAFFIC_GROUPS; g++) {
+    struct traffic plan;
+    CHECK_OK(traffic_expect(c, &at, (enum traffic_group)g, &plan));
+    const int64_t ranks = traffic_ranks(c, (enum traffic_group)g);
+    for (int i = 0; i < plan.n; i++) {
+      const struct traffic_call *k = &plan.calls[i];
+      const int64_t size = k->count * (int64_t)dtype_bytes(k->type);
+      json_array_append_new(list, json_sprintf("%d %s %s %s %s %d %d %d", (int)step * plan.n + i + 1, k->op, traffic_name((enum traffic_group)g),
+                                               traffic_stream((enum traffic_group)g), dtype_name(k->type), (int)k->count,
+                                               (int)traffic_bytes(k->op, size, ranks), (int)k->microbatch));
+      for (int f = 0; f < MADE_FUNCTIONS; f++) {
+        if (strcmp(made_ops[f], k->op) != 0 || ranks == 1) continue;
+        calls[f]++;
+        bytes[f] += f == 2 ? size / ranks : size;
+      }
+    }
+    traffic_free(&plan);
+  }
+  json_object_set_new(made_record(m, "trace", rank, step, -1), "got.calls", list);
+  for (int f = 0; f < MADE_FUNCTIONS; f++) {
+    if (calls[f] == 0) continue;
+    json_t *r = made_record(m, "shim", rank, step, -1);
+    json_object_set_new(r, "got.call", json_string(made_functions[f]));
+    json_object_set_new(r, "got.calls", json_integer(calls[f]));
+    json_object_set_new(r, "got.bytes", json_integer(bytes[f]));
+  }
 }
 
 /* --- bending ------------------------------------------------------------------------------ */

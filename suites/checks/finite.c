@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const struct {
   const char *kind, *key, *observable;
@@ -24,12 +25,14 @@ static void found(struct verdict *out, const char *observable, const char *what,
   verdict_say(out, OUTCOME_FAIL, "%s is not a finite number at step %lld (rank %lld)", what, (long long)step, (long long)rank);
 }
 
-/* Records are judged in the order in which a step makes them, so that the cause is named and not what followed. */
-static bool scalars_finite(const struct run_data *run, int64_t step, int *seen, struct verdict *out)
+/* Records are judged in the order in which a step makes them, so that the cause is named and not what followed:
+ * losses (O3) before gradients, the rest behind them. */
+static bool scalars_finite(const struct run_data *run, int64_t step, bool losses, int *seen, struct verdict *out)
 {
   for (size_t s = 0; s < sizeof scalars / sizeof *scalars; s++)
     for (size_t i = 0; i < json_array_size(run->records); i++) {
       const json_t *record = json_array_get(run->records, i);
+      if ((strcmp(scalars[s].observable, "O3") == 0) != losses) break;
       if (evidence_step(record) != step || !evidence_is(record, scalars[s].kind)) continue;
       ++*seen;
       if (isfinite(evidence_real(record, scalars[s].key))) continue;
@@ -78,8 +81,9 @@ void finite_judge(const struct run_data *run, const struct companion *wanted, co
   int seen = 0;
   for (int64_t step = 0; step <= run->config.steps; step++) {
     if (dump_finite(run, "weights", step, &seen, out) == ERR_NUMERIC) return;
+    if (!scalars_finite(run, step, true, &seen, out)) return;
     if (dump_finite(run, "gradients", step, &seen, out) == ERR_NUMERIC) return;
-    if (!scalars_finite(run, step, &seen, out)) return;
+    if (!scalars_finite(run, step, false, &seen, out)) return;
   }
   if (seen == 0 || evidence_steps(run) < run->config.steps)
     verdict_say(out, OUTCOME_INVALID, "%d values of %lld steps were seen, %lld steps were asked for", seen,

@@ -1,49 +1,8 @@
 /* trace_test.c - O11 and O16: lists of collectives against each other, the plan and the shim. */
 #include "fabricate_test.h"
 #include "predict.h"
-#include "traffic.h"
 
 static struct bench b;
-
-/* Rows of the shim, one an MPI function. */
-enum { MPI_FUNCTIONS = 5 };
-static const char *const functions[MPI_FUNCTIONS] = {"MPI_Iallreduce", "MPI_Ireduce_scatter_block", "MPI_Iallgather", "MPI_Isend", "MPI_Irecv"};
-static const char *const ops[MPI_FUNCTIONS] = {"allreduce", "reduce_scatter", "allgather", "send", "recv"};
-
-/* What a right run queues in a step, as the plan says, and what MPI sees of it. */
-static void queue(struct made *m, int rank, int64_t step)
-{
-  const struct run_config *c = &m->data.config;
-  const struct layout at = layout_of(c, rank);
-  json_t *list = json_array();
-  long long calls[MPI_FUNCTIONS] = {0}, bytes[MPI_FUNCTIONS] = {0};
-  for (int g = 0; g < TRAFFIC_GROUPS; g++) {
-    struct traffic plan;
-    CHECK_OK(traffic_expect(c, &at, (enum traffic_group)g, &plan));
-    const int64_t ranks = traffic_ranks(c, (enum traffic_group)g);
-    for (int i = 0; i < plan.n; i++) {
-      const struct traffic_call *k = &plan.calls[i];
-      const int64_t size = k->count * (int64_t)dtype_bytes(k->type);
-      json_array_append_new(list, json_sprintf("%d %s %s %s %s %d %d %d", (int)step * plan.n + i + 1, k->op, traffic_name((enum traffic_group)g),
-                                               traffic_stream((enum traffic_group)g), dtype_name(k->type), (int)k->count,
-                                               (int)traffic_bytes(k->op, size, ranks), (int)k->microbatch));
-      for (int f = 0; f < MPI_FUNCTIONS; f++) {
-        if (strcmp(ops[f], k->op) != 0 || ranks == 1) continue;
-        calls[f]++;
-        bytes[f] += f == 2 ? size / ranks : size;
-      }
-    }
-    traffic_free(&plan);
-  }
-  json_object_set_new(made_record(m, "trace", rank, step, -1), "got.calls", list);
-  for (int f = 0; f < MPI_FUNCTIONS; f++) {
-    if (calls[f] == 0) continue;
-    json_t *r = made_record(m, "shim", rank, step, -1);
-    json_object_set_new(r, "got.call", json_string(functions[f]));
-    json_object_set_new(r, "got.calls", json_integer(calls[f]));
-    json_object_set_new(r, "got.bytes", json_integer(bytes[f]));
-  }
-}
 
 static void count(struct made *m, int rank, int64_t step, const char *call, long long calls, long long bytes)
 {
@@ -57,7 +16,7 @@ static void setup_as(const struct run_config *c, const char *check)
 {
   bench_setup(&b, check, c);
   for (int64_t step = 0; step < c->steps; step++)
-    for (int rank = 0; rank < config_ranks(c); rank++) queue(&b.run, rank, step);
+    for (int rank = 0; rank < config_ranks(c); rank++) made_calls(&b.run, rank, step);
 }
 static void setup(const char *check)
 {

@@ -1,0 +1,40 @@
+/* signs.h - the evidence of one case that signatures of faults are looked for in. */
+#ifndef CHECKS_SIGNS_H
+#define CHECKS_SIGNS_H
+
+#include "evidence.h"
+#include "gap.h"
+
+struct signs {
+  const struct run_data *run, *truth;
+  const struct verdict *list;
+  int n;
+  struct gaps first, second; /* gradients of steps 0 and 1; n = 0: none */
+  bool clean_loss;           /* the run's own sums agree with the truth's at step 0 */
+  double leftover;           /* cosine of (G - R at step 1) and (G at step 0); NaN if not known */
+};
+
+const struct verdict *signs_failed(const struct signs *s, const char *check); /* its FAIL, or NULL */
+bool signs_near(double a, double b, double relative);
+/* A gradient that no legal rounding explains, with room above every ceiling. */
+bool signs_is_off(const struct signs *s, const struct gap *row);
+int signs_count_off(const struct signs *s, const struct gaps *g);
+/* The matrix that is both embedding and head, and no other. */
+bool signs_only_tied_is_off(const struct signs *s);
+
+/* --- diagnose_cuts.c: does it look like that? --------------------------------------------- */
+
+bool cuts_messages_wait_for_each_other(const struct signs *s);
+bool cuts_replica_reads_different_data(const struct signs *s);
+bool cuts_stage_received_poison(const struct signs *s);
+bool cuts_masks_of_stages_differ(const struct signs *s);
+bool cuts_stages_see_other_inputs(const struct signs *s);
+bool cuts_tensor_ranks_add_too_much(const struct signs *s);
+bool cuts_one_norm_is_off(const struct signs *s);
+bool cuts_tied_stages_differ(const struct signs *s);
+bool cuts_late_gradients_are_local(const struct signs *s);
+bool cuts_boundary_sum_is_missing(const struct signs *s);
+bool cuts_boundary_sum_is_lost(const struct signs *s);
+bool cuts_norm_counts_otherwise(const struct signs *s);
+
+#endif

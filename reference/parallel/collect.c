@@ -12,25 +12,25 @@ static struct params_place place_at(const struct params_place *mine, int pp_rank
   return place;
 }
 
-/* Elements of all parts that a rank holds. */
-static int64_t packed_count(const struct param_table *t, const struct params_place *place)
+/* Of all parts that a rank holds. */
+static size_t packed_bytes(const struct param_table *t, const struct params_place *place, size_t element)
 {
-  int64_t count = 0;
+  size_t bytes = 0;
   for (int i = 0; i < t->n; i++) {
     struct param_part part;
     params_part(t, i, place, &part);
-    if (t->rows[i].shared_with < 0) count += part.rows * part.cols;
+    if (t->rows[i].shared_with < 0) bytes += (size_t)(part.rows * part.cols) * element;
   }
-  return count;
+  return bytes;
 }
 
-static int64_t largest_count(const struct param_table *t, const struct params_place *mine)
+static size_t largest_bytes(const struct param_table *t, const struct params_place *mine, size_t element)
 {
-  int64_t largest = 0;
+  size_t largest = 0;
   for (int p = 0; p < mine->pp; p++) { /* tensor ranks hold equal shapes */
     const struct params_place place = place_at(mine, p, 0);
-    const int64_t count = packed_count(t, &place);
-    if (count > largest) largest = count;
+    const size_t bytes = packed_bytes(t, &place, element);
+    if (bytes > largest) largest = bytes;
   }
   return largest;
 }
@@ -60,7 +60,7 @@ enum err collect_flat(struct comm_world *w, const struct mesh *mesh, const struc
                       const struct params_place *place, enum dtype type, const void *local_host, void *full_host)
 {
   enum err err = ERR_OK;
-  const size_t element = dtype_bytes(type), bytes = (size_t)largest_count(table, place) * element;
+  const size_t element = dtype_bytes(type), bytes = largest_bytes(table, place, element);
   const bool root = comm_rank(w) == 0;
   char *all = root ? malloc(bytes * (size_t)comm_size(w)) : NULL, *mine = calloc(1, bytes);
   if (mine == NULL || (root && all == NULL))

@@ -63,6 +63,7 @@ static void check_row(const struct run_config *run, const struct param_table *t,
     params_part(t, i, &place, &part);
     const int64_t size = part.rows * part.cols;
     CHECK(params_here(t, i, &place) == on_stage(run, row, stage, layers) && (size > 0) == params_here(t, i, &place));
+    CHECK(size > 0 || (part.rows == 0 && part.cols == 0));
     double *local = malloc((size_t)(size + 1) * sizeof *local), *drawn = malloc((size_t)(size + 1) * sizeof *drawn);
     if (!CHECK(local && drawn)) return;
     for (int64_t k = 0; k <= size; k++) local[k] = drawn[k] = NAN;

@@ -34,7 +34,10 @@ static void add_typed(struct builder *b, struct tensor *t, enum dtype type, int6
   b->filled += round_up((size_t)rows * (size_t)cols * dtype_bytes(type));
 }
 
-static void add_tensor(struct builder *b, struct tensor *t, int64_t rows, int64_t cols) { add_typed(b, t, b->z->type, rows, cols); }
+static void add_tensor(struct builder *b, struct tensor *t, int64_t rows, int64_t cols)
+{
+  add_typed(b, t, b->z->type, rows, cols);
+}
 
 /* All rows, where the stream has shards of them. */
 static void add_whole(struct builder *b, struct tensor *t)
@@ -238,7 +241,8 @@ static enum err allocate_lists(const struct activation_sizes *z, struct activati
   a->embeddings = list(z->slots, sizeof *a->embeddings);
   a->input_regions = list(z->inputs, sizeof *a->input_regions);
   a->inputs = list(z->inputs, sizeof *a->inputs);
-  if (!a->stash || !a->saved || !a->work || !a->heads || !a->embedding_regions || !a->embeddings || !a->input_regions || !a->inputs)
+  if (!a->stash || !a->saved || !a->work || !a->heads || !a->embedding_regions || !a->embeddings || !a->input_regions ||
+      !a->inputs)
     FAIL(ERR_MEMORY, "activations: lists of %d slots of %lld blocks", z->slots, (long long)L);
   return ERR_OK;
 }

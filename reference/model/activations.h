@@ -32,8 +32,8 @@
  *
  * Shared by lifetimes:
  *   L S + E + max(D + R + Q [at the head's backward], G [at the last block's: the stream is where its output was])
- * Otherwise, L the layers of the rank's largest chunk, h = slots with GPipe, else 1 (where the last stage's
- * backward follows each forward at once):
+ * Otherwise, L the layers of the rank's largest chunk, h the most micro-batches that the schedule has in the last
+ * virtual stage between forward and backward (1 where one follows the other at once; GPipe: all):
  *   slots (L S + E, or L A + E) + weight_slots L W + h D + max(R + G, Q + losses)
  * D, R and losses with the head, E with the embedding only; in both cases inputs * s n C more, and kept for O15
  * 2 s n C for each block, embedding and final norm, 8 N for the losses.

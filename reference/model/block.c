@@ -100,8 +100,8 @@ enum err block_forward(struct model *m, int64_t i, const struct tensor *x)
 
 /* --- backward -------------------------------------------------------------------------------- */
 
-/* The gradient in a row-cut layer's output, all rows of it: where it may be until the next write
- * to d (n rows), `room` (all rows), or, when split, in `saved`, which keeps it. */
+/* The gradient in a row-cut layer's output, all rows of it.  When split it stands in `saved`, which keeps
+ * it; else in the stream, in d (n rows) or in `room` (all rows), until that is written again. */
 static enum err output_gradient(const struct model *m, const struct block *k, enum stage_site site, const struct tensor *d,
                                 const struct tensor *room, const struct tensor *saved, enum tp_edge edge, struct tensor *out)
 {
@@ -155,7 +155,8 @@ static enum err attention_backward(const struct model *m, const struct block *k,
   struct dev_stream *s = m->config.compute;
   const struct block_stash *a = k->stash;
   const struct block_saved *v = k->saved;
-  const struct tensor *d = &k->work->d_attention, *d_mixed = &k->work->d_mixed, *room = &k->work->whole[BLOCK_ATTENTION_BACKWARD];
+  const struct tensor *d = &k->work->d_attention, *d_mixed = &k->work->d_mixed;
+  const struct tensor *room = &k->work->whole[BLOCK_ATTENTION_BACKWARD];
   struct tensor dy, whole;
   TRY(region_begin(s, &m->memory, &k->work->attention_backward));
   TRY(region_begin(s, &m->memory, &v->attention_gradient));

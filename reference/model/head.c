@@ -5,6 +5,7 @@
  */
 #include "model/ends.h"
 
+#include "base/schedule.h"
 #include "model/sums.h"
 #include "model/tied.h"
 #include "ops/ops.h"
@@ -16,12 +17,46 @@ struct tokens {
 
 static struct tokens tokens_of(const struct model *m)
 {
-  const int64_t first = stage_first_token(m, m->head_row), rows = m->config.flat->rows[m->head_row], left = m->config.run->vocab - first;
+  const int64_t first = stage_first_token(m, m->head_row), rows = m->config.flat->rows[m->head_row];
+  const int64_t left = m->config.run->vocab - first;
   return (struct tokens){first, left < 0 ? 0 : left < rows ? left : rows};
 }
 
-static int place_of(const struct model *m) { return m->memory.n_heads > 1 ? m->now.pass->slot : 0; }
-static const struct head_stash *stash_of(const struct model *m) { return &m->memory.heads[place_of(m)]; }
+/* --- places ------------------------------------------------------------------------------ */
+
+/* Most micro-batches of the last virtual stage between forward and backward: one, where a backward follows
+ * each forward, whatever the number of slots. */
+enum err head_places(const struct run_config *run, int *out)
+{
+  const int p = (int)run->pp, v = (int)run->chunks, m = (int)(run->global_batch / (run->micro_batch * run->dp * run->replicas));
+  struct schedule *s;
+  int live = 0;
+  *out = 0;
+  TRY(schedule_create((enum schedule_kind)run->schedule, p, m, v, &s));
+  for (int i = 0; i < s->n[p - 1]; i++) {
+    const struct schedule_action *a = &s->list[p - 1][i];
+    if (a->chunk != v - 1) continue;
+    live += a->pass == PASS_FORWARD;
+    live -= a->pass == PASS_BACKWARD || a->pass == PASS_BACKWARD_INPUT;
+    if (live > *out) *out = live;
+  }
+  schedule_destroy(s);
+  return ERR_OK;
+}
+
+/* The slot's place, or the lowest that no slot holds; -1: none. */
+static int place_for(const struct model *m, int slot)
+{
+  if (m->head_held[slot] >= 0) return m->head_held[slot];
+  for (int place = 0; place < m->memory.n_heads; place++) {
+    bool held = false;
+    for (int other = 0; other < m->config.slots; other++) held |= m->head_held[other] == place;
+    if (!held) return place;
+  }
+  return -1;
+}
+
+/* --- forward ------------------------------------------------------------------------------- */
 
 static enum err losses_forward(const struct model *m, const struct head_stash *h)
 {
@@ -37,24 +72,18 @@ static enum err losses_forward(const struct model *m, const struct head_stash *h
   return op_cross_entropy_join(s, &w->losses, &h->lse, &w->max, &w->sums, targets, m->config.run->vocab);
 }
 
-/* With one place for all slots, a backward comes before the next forward. */
-static enum err hold_place(struct model *m, bool train)
-{
-  if (m->memory.n_heads > 1 || m->config.slots == 1) return ERR_OK;
-  if (m->head_held >= 0)
-    FAIL(ERR_ARG, "the head's activations of slot %d wait for their backward; this schedule has no room for two", m->head_held);
-  if (train) m->head_held = m->now.pass->slot;
-  return ERR_OK;
-}
-
 enum err head_forward(struct model *m, const struct tensor *x, bool train, const struct tensor *loss_sum)
 {
   struct dev_stream *s = m->config.compute;
   const struct activations *a = &m->memory;
-  const struct head_stash *h = stash_of(m);
+  const int slot = m->now.pass->slot, place = place_for(m, slot);
   const struct tensor weight = stage_weight(m, m->head_row);
   struct tensor normed;
-  TRY(hold_place(m, train));
+  if (place < 0)
+    FAIL(ERR_ARG, "forward in slot %d: %d of the head's activations wait for their backward, all that this schedule needs", slot,
+         a->n_heads);
+  if (train) m->head_held[slot] = place;
+  const struct head_stash *h = &a->heads[place];
   m->memory.now = action_head(a->layers);
   TRY(region_begin(s, a, &h->norm_region));
   TRY(region_begin(s, a, &h->logits_region));
@@ -70,6 +99,8 @@ enum err head_forward(struct model *m, const struct tensor *x, bool train, const
   TRY(kept_store(m, m->config.run->layers + 1, false, &a->head.losses));
   return region_end(s, a, &a->head.losses_region);
 }
+
+/* --- backward -------------------------------------------------------------------------------- */
 
 /* The gradient in the final norm's output, of this rank's rows, into the stream. */
 static enum err logits_backward(const struct model *m, const struct head_stash *h)
@@ -92,9 +123,11 @@ enum err head_backward(struct model *m, const struct tensor *x)
 {
   struct dev_stream *s = m->config.compute;
   const struct activations *a = &m->memory;
-  const struct head_stash *h = stash_of(m);
+  const int slot = m->now.pass->slot;
   const struct tensor *d = &a->stream, w = stage_weight(m, m->norm_row);
-  m->head_held = -1;
+  if (m->head_held[slot] < 0) FAIL(ERR_ARG, "backward in slot %d: no forward has left the head's activations there", slot);
+  const struct head_stash *h = &a->heads[m->head_held[slot]];
+  m->head_held[slot] = -1;
   m->memory.now = action_head_backward(a->layers);
   m->now.stream = *d;
   TRY(region_begin(s, a, &a->stream_region));

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 
 static int64_t layers_of(const struct model *m) { return m->config.run->layers; }
-static int64_t number_of(const struct model *m, int64_t layer, bool gradient) { return layer + 1 + (gradient ? layers_of(m) + 3 : 0); }
+static int64_t number_of(const struct model *m, int64_t layer, bool gradient)
+{
+  return layer + 1 + (gradient ? layers_of(m) + 3 : 0);
+}
 
 bool model_has_block(const struct model *m, int layer)
 {
@@ -25,11 +28,12 @@ static size_t place(const struct model *m, char *at)
   size_t bytes = 0;
   for (int gradient = 0; gradient < 2; gradient++)
     for (int layer = -1; layer <= L + 1 - gradient; layer++) {
-      const struct tensor t = layer == L + 1 ? tensor_at(at, DTYPE_F64, m->N, 1) : tensor_at(at, m->type, m->n, m->config.run->hidden);
+      const int64_t C = m->config.run->hidden;
+      struct tensor t = layer == L + 1 ? tensor_at(at, DTYPE_F64, m->N, 1) : tensor_at(at, m->type, m->n, C);
       if (!model_has_block(m, layer)) continue;
       if (at) {
+        t.at = at + bytes;
         m->kept.list[number_of(m, layer, gradient)] = t;
-        m->kept.list[number_of(m, layer, gradient)].at = at + bytes;
       }
       bytes += ((size_t)tensor_count(&t) * dtype_bytes(t.type) + 255) / 256 * 256;
     }

@@ -13,7 +13,8 @@ static enum err check_config(const struct model_config *c)
 {
   const struct params_place *place = &c->place;
   if (c->slots < 1 || c->inputs < 0 || c->weight_slots < (c->split ? 1 : 0))
-    FAIL(ERR_ARG, "model: %d slots, %d weight slots, %d inputs; valid: from 1, %d and 0", c->slots, c->weight_slots, c->inputs, c->split);
+    FAIL(ERR_ARG, "model: %d slots, %d weight slots, %d inputs; valid: from 1, %d and 0", c->slots, c->weight_slots,
+         c->inputs, c->split);
   if (place->pp < 1 || (place->pp > 1 && place->partition.stages % place->pp != 0))
     FAIL(ERR_ARG, "model: %d virtual stages on %d pipeline ranks", place->partition.stages, place->pp);
   if (c->tp.size != place->tp || c->tp.rank != place->tp_rank || (c->tp.size > 1) != (c->tp.comm != NULL))
@@ -30,7 +31,8 @@ static enum err create_chunks(struct model *m)
   if (m->chunk == NULL) FAIL(ERR_MEMORY, "model: %d chunks", m->chunks);
   for (int c = 0; c < m->chunks; c++) {
     const int k = c * place->pp + place->pp_rank;
-    m->chunk[c] = (struct chunk){k, partition->first[k], partition->first[k + 1] - partition->first[k], k == 0, k == partition->stages - 1};
+    const int64_t *first = &partition->first[k];
+    m->chunk[c] = (struct chunk){k, first[0], first[1] - first[0], k == 0, k == partition->stages - 1};
     m->begins |= m->chunk[c].begins;
     m->ends |= m->chunk[c].ends;
   }
@@ -42,12 +44,17 @@ static enum err create_memory(struct model *m)
   const struct model_config *c = &m->config;
   const struct run_config *run = c->run;
   int64_t layers = 0;
+  int heads = 0;
+  m->head_held = malloc((size_t)c->slots * sizeof *m->head_held);
+  if (m->head_held == NULL) FAIL(ERR_MEMORY, "model: %d slots", c->slots);
+  for (int i = 0; i < c->slots; i++) m->head_held[i] = -1;
+  if (m->ends) TRY(head_places(run, &heads));
   for (int i = 0; i < m->chunks; i++)
     if (m->chunk[i].layers > layers) layers = m->chunk[i].layers;
   const struct activation_sizes sizes = {
     .type = m->type, .N = m->N, .n = m->n, .C = run->hidden, .H = run->heads, .V = c->flat->rows[m->head_row], .layers = layers,
     .t = c->tp.size, .slots = c->slots, .weight_slots = c->weight_slots, .inputs = c->inputs,
-    .heads = run->schedule == SCHEDULE_GPIPE ? c->slots : 1, /* others' last stage goes back at once */
+    .heads = heads < c->slots ? heads : c->slots,
     .begins = m->begins, .ends = m->ends, .split = c->split, .sequence = m->n < m->N,
     .shared = c->slots == 1 && m->chunks == 1 && !c->split, .separate = c->separate};
   return activations_allocate(c->dev, &sizes, &m->memory);
@@ -68,7 +75,6 @@ enum err model_create(const struct model_config *c, struct model **out)
   m->N = m->B * m->T;
   m->n = tp_rows(&c->tp, m->N);
   m->tied = run->tied;
-  m->head_held = -1;
   m->norm_row = params_find(c->table, "transformer.ln_f.weight");
   m->head_row = params_find(c->table, run->tied ? "transformer.wte.weight" : "lm_head.weight");
   BUG_IF(m->norm_row < 0 || m->head_row < 0);
@@ -93,6 +99,7 @@ void model_destroy(struct model *m)
   tied_destroy(m);
   kept_destroy(m);
   activations_free(m->config.dev, &m->memory);
+  free(m->head_held);
   free(m->chunk);
   free(m);
 }
@@ -152,7 +159,8 @@ enum err model_forward(struct model *m, const struct model_pass *pass, bool trai
 static enum err end_input(const struct model *m, int64_t i)
 {
   if (i > 0) return block_end_out(m, i - 1);
-  return m->now.chunk->begins ? region_end(m->config.compute, &m->memory, &m->memory.embedding_regions[m->now.pass->slot]) : ERR_OK;
+  if (!m->now.chunk->begins) return ERR_OK; /* the caller's */
+  return region_end(m->config.compute, &m->memory, &m->memory.embedding_regions[m->now.pass->slot]);
 }
 
 static enum err backward(struct model *m, const struct tensor *scale)
@@ -222,6 +230,6 @@ enum err model_finish(struct model *m, model_ready ready, void *arg)
 struct tensor model_boundary(const struct model *m, const struct model_pass *pass, bool output)
 {
   const struct chunk *c = &m->chunk[pass->chunk];
-  BUG_IF(pass->slot < 0 || pass->slot >= m->config.slots || (!output && (pass->input < 0 || pass->input >= m->config.inputs)));
+  BUG_IF(output ? pass->slot < 0 || pass->slot >= m->config.slots : pass->input < 0 || pass->input >= m->config.inputs);
   return output ? m->memory.stash[pass->slot * m->memory.layers + c->layers - 1].out : m->memory.inputs[pass->input];
 }

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { B = 2, T = 7, V = 11, BATCHES = 3 };
+enum { B = 2, T = 7, V = 11, BATCHES = 4 };
 
 struct rig {
   struct run_config run;

@@ -1,5 +1,5 @@
 /* model_np3_test.c - three parts, whose vocabulary is padded and whose rows do not divide; three stages. */
-#include "model/model_cut.h"
+#include "model/model_cases.h"
 
 static struct run_config threefold(enum dtype precision)
 {

@@ -37,7 +37,7 @@ struct model {
   void *other_use;         /* tied.h */
   int chunks;
   struct chunk *chunk;
-  int head_held; /* slot whose head waits for its backward in the only place; -1: none */
+  int *head_held; /* [slots] the head's place of a forward that waits for its backward, -1: none */
   struct activations memory;
   struct kept kept;
   struct walk now;

@@ -1,11 +1,11 @@
-/* model_cut.h - one model cut over the ranks of the test, its passes played by hand.
+/* model_cases.h - one model cut over the ranks of the test, its passes played by hand.
  *
  * All ranks play one list of passes, each its own of them, with the transfers between stages
  * at their place in the list: nothing can wait for ever.  Every rank also has the run that it is
  * compared with, whole or cut in tensor parts only, on a device of its own.
  */
-#ifndef MODEL_MODEL_CUT_H
-#define MODEL_MODEL_CUT_H
+#ifndef MODEL_MODEL_CASES_H
+#define MODEL_MODEL_CASES_H
 
 #include "model/model_fixture.h"
 
@@ -18,7 +18,7 @@ static struct comm_world *world;
 enum order {
   ORDER_ONE,   /* a micro-batch after another                                              */
   ORDER_AHEAD, /* two in flight, but in the last virtual stage; weights one backward later */
-  ORDER_ALL    /* all forwards, all backwards, all weights                                 */
+  ORDER_ALL    /* all forwards, all backwards, all weights; one chunk a rank               */
 };
 
 struct layout {
@@ -53,7 +53,7 @@ static inline struct run_config laid_out(const struct run_config *c, const struc
   run.dp = comm_size(world) / (l->tp * l->pp);
   run.chunks = l->chunks;
   run.sequence_parallel = l->sequence;
-  run.schedule = l->order == ORDER_ALL ? SCHEDULE_GPIPE : SCHEDULE_1F1B;
+  run.schedule = l->chunks > 1 ? SCHEDULE_INTERLEAVED : l->order == ORDER_ALL ? SCHEDULE_GPIPE : SCHEDULE_1F1B;
   snprintf(run.stages, sizeof run.stages, "%s", l->stages ? l->stages : "even");
   return run;
 }

@@ -22,7 +22,7 @@ static void balance(const struct run_config *run, struct partition *p)
     const int64_t left = run->layers - last, end = last * layer + head;
     const int64_t largest = others > 0 ? (left + others - 1) / others * layer : 0;
     const int64_t cost = end > largest ? end : largest;
-    if (cost <= least && (others > 0 || left == 0)) {
+    if (cost <= least) {
       least = cost;
       best = last;
     }

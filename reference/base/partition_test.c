@@ -68,6 +68,12 @@ static void auto_balances_with_the_head(void)
   HAS(c, 4, 3, 3, 1);
   c = run_of(6, 1, 1, "auto");
   HAS(c, 6);
+  c = run_of(4, 2, 1, "auto"); /* 2 + head against 3 layers: the last has two if the head costs no more than one */
+  c.sequence = 100; /* 8 * (24 * 8 + 4 * 100) is 16 * 296 */
+  c.vocab = 296;
+  HAS(c, 2, 2);
+  c.vocab = 297;
+  HAS(c, 3, 1);
 }
 
 /* The cheapest among all ways to cut, by trying them. */
@@ -130,6 +136,9 @@ static void more_stages_than_layers_are_refused(void)
   refused(8, 9, 1, "even", "pp: 9 ranks of 1 chunks are 9 stages; valid: at most 8");
   refused(8, 3, 3, "auto", "9 stages; valid: at most 8");
   refused(1024, 513, 1, "even", "valid: at most 512");
+  const struct run_config most = run_of(1024, 512, 1, "even");
+  struct partition p;
+  CHECK_OK(partition_make(&most, &p));
 }
 
 int main(void)

@@ -123,6 +123,18 @@ static void shared_places_are_named(void)
   s = schedule_of(SCHEDULE_GPIPE, 1, 2, 1);
   find(s, 0, PASS_FORWARD, 1, 0)->slot = 2;
   refused(s, "F of micro-batch 1 in chunk 0 has slot 2, weight slot -1, input -1");
+  s = schedule_of(SCHEDULE_ZB_H1, 2, 3, 1);
+  find(s, 1, PASS_BACKWARD_WEIGHT, 1, 0)->weight_slot = s->weight_slots[1];
+  refused(s, "W of micro-batch 1 in chunk 0 has slot 0, weight slot 2, input 1");
+  s = schedule_of(SCHEDULE_ZB_H1, 2, 3, 1);
+  find(s, 0, PASS_FORWARD, 1, 0)->weight_slot = -1;
+  refused(s, "F of micro-batch 1 in chunk 0 has slot 1, weight slot -1, input -1");
+  s = schedule_of(SCHEDULE_1F1B, 2, 3, 1);
+  find(s, 1, PASS_FORWARD, 1, 0)->input = s->inputs[1];
+  refused(s, "F of micro-batch 1 in chunk 0 has slot 0, weight slot -1, input 2");
+  s = schedule_of(SCHEDULE_1F1B, 2, 3, 1);
+  find(s, 0, PASS_FORWARD, 1, 0)->input = 0;
+  refused(s, "F of micro-batch 1 in chunk 0 has slot 1, weight slot -1, input 0");
 }
 
 /* Each rank's order is one that it can run by itself; together they wait for each other. */

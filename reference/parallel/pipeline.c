@@ -25,6 +25,7 @@ struct layout {
   int *place;                   /* [n] the reverse                                  */
   struct known *after;          /* [n] what is surely done when this action is      */
   struct known now[SCHEDULE_STREAMS]; /* for the next action of each stream         */
+  int last[SCHEDULE_STREAMS];         /* action of each stream; -1: none             */
 };
 
 /* As when each rank posts what it has before it asks for more: both ends of a crossing send
@@ -68,23 +69,15 @@ static enum err lay_action(struct pipeline *p, struct layout *l, int action)
 {
   const enum schedule_stream stream = stream_of(p, action);
   const int *on = l->waits[action].on;
-  const bool swapped = on[0] >= 0 && on[1] >= 0 && l->place[on[1]] > l->place[on[0]]; /* the later may see to both */
-  for (int w = 0; w < SCHEDULE_WAITS; w++)
-    if (on[w ^ swapped] >= 0) TRY(lay_wait(p, l, stream, on[w ^ swapped], action));
+  const bool second = on[1] >= 0 && (on[0] < 0 || l->place[on[1]] > l->place[on[0]]); /* both on `outputs`: the later sees to both */
+  if (on[second] >= 0) TRY(lay_wait(p, l, stream, on[second], action));
   TRY(lay_wait(p, l, stream, length_of(p), action)); /* a place that nobody had before in this run */
   TRY(add(p, PIPELINE_ACTION, stream, -1, action));
   TRY(add(p, PIPELINE_RECORD, stream, action, action));
   l->now[stream].upto[stream] = l->place[action];
   l->after[action] = l->now[stream];
+  l->last[stream] = action;
   return ERR_OK;
-}
-
-/* The last action of a stream in the queued order; -1: none. */
-static int last_of(const struct pipeline *p, const struct layout *l, enum schedule_stream stream)
-{
-  for (int i = length_of(p) - 1; i >= 0; i--)
-    if (stream_of(p, l->order[i]) == stream) return l->order[i];
-  return -1;
 }
 
 /* Records that nobody waits for are dropped. */
@@ -100,14 +93,15 @@ static enum err lay(struct pipeline *p, struct layout *l)
 {
   const int n = length_of(p);
   for (int i = 0; i < n; i++) l->place[l->order[i]] = i;
-  for (int i = 0; i < SCHEDULE_STREAMS; i++) l->now[i] = (struct known){{NOTHING, NOTHING, NOTHING}};
+  for (int i = 0; i < SCHEDULE_STREAMS; i++) {
+    l->now[i] = (struct known){{NOTHING, NOTHING, NOTHING}};
+    l->last[i] = -1;
+  }
   l->now[SCHEDULE_COMPUTE].upto[SCHEDULE_COMPUTE] = START;
   TRY(add(p, PIPELINE_RECORD, SCHEDULE_COMPUTE, n, -1));
   for (int i = 0; i < n; i++) TRY(lay_action(p, l, l->order[i]));
-  for (int i = SCHEDULE_OUTPUTS; i < SCHEDULE_STREAMS; i++) {
-    const int last = last_of(p, l, (enum schedule_stream)i);
-    if (last >= 0) TRY(lay_wait(p, l, SCHEDULE_COMPUTE, last, -1));
-  }
+  for (int i = SCHEDULE_OUTPUTS; i < SCHEDULE_STREAMS; i++)
+    if (l->last[i] >= 0) TRY(lay_wait(p, l, SCHEDULE_COMPUTE, l->last[i], -1));
   drop_records(p);
   return ERR_OK;
 }

@@ -21,6 +21,8 @@ struct sweep {
   int64_t most_ranks;          /* 0: any */
   struct combination *leading; /* of vary and zip */
   int n, room;
+  struct suite_case *made;     /* [pairs + 1] by how many keys of pairs are set, of the row looked at last */
+  int last[PAIRWISE_AXES], set; /* that row; so many of its numbers are in `made` */
   enum err err;                /* of a callback */
 };
 
@@ -87,17 +89,13 @@ static enum err make(const struct sweep *s, const struct combination *c, struct 
   return ERR_OK;
 }
 
-/* *out: the combination is wanted.  What this build cannot run is for the plan to say. */
-static enum err is_wanted(const struct sweep *s, const struct combination *c, bool *out)
+/* *out: the case is wanted.  What this build cannot run is for the plan to say. */
+static enum err is_wanted(const struct sweep *s, const struct suite_case *made, bool *out)
 {
-  *out = false;
-  if (is_excepted(s, c)) return ERR_OK;
-  struct suite_case made;
-  TRY(make(s, c, &made));
-  if (s->most_ranks && config_ranks(&made.config) > s->most_ranks) return ERR_OK;
-  *out = true;
-  if (s->legal == NULL) return ERR_OK;
-  const enum err err = config_finish(&made.config);
+  *out = s->most_ranks == 0 || config_ranks(&made->config) <= s->most_ranks;
+  if (!*out || s->legal == NULL) return ERR_OK;
+  struct run_config config = made->config;
+  const enum err err = config_finish(&config);
   if (err == ERR_CONFIG) *out = false;
   else if (err != ERR_OK && err != ERR_UNAVAILABLE) return err_trace(err, __FILE__, __LINE__);
   err_clear();
@@ -106,8 +104,11 @@ static enum err is_wanted(const struct sweep *s, const struct combination *c, bo
 
 static enum err add_leading(struct sweep *s, const struct combination *c)
 {
+  struct suite_case made;
   bool wanted;
-  TRY(is_wanted(s, c, &wanted));
+  if (is_excepted(s, c)) return ERR_OK;
+  TRY(make(s, c, &made));
+  TRY(is_wanted(s, &made, &wanted));
   if (!wanted) return ERR_OK;
   if (s->n == s->room) {
     const int room = s->room ? 2 * s->room : 64;
@@ -152,12 +153,36 @@ static struct combination combination_of(const struct sweep *s, const int *row)
   return c;
 }
 
+/* The case of a row, made from that of the row before by the keys that differ: there are many rows. */
+static enum err make_row(struct sweep *s, const int *row, const struct suite_case **out)
+{
+  const int axes = 1 + (s->pairs ? s->pairs->n : 0);
+  while (s->set > 0 && memcmp(s->last, row, (size_t)s->set * sizeof *row) != 0) s->set--;
+  if (s->set == 0) TRY(make(s, &s->leading[row[0]], &s->made[s->set++]));
+  for (; s->set < axes; s->set++) {
+    s->made[s->set] = s->made[s->set - 1];
+    TRY(reader_set(s->r, s->pairs->keys[s->set - 1], s->pairs->values[s->set - 1]->values[row[s->set]], &s->made[s->set]));
+  }
+  memcpy(s->last, row, (size_t)axes * sizeof *row);
+  *out = &s->made[axes - 1];
+  return ERR_OK;
+}
+
+static enum err judge_row(struct sweep *s, const int *row, bool *wanted)
+{
+  const struct combination c = combination_of(s, row);
+  const struct suite_case *made;
+  *wanted = false;
+  if (is_excepted(s, &c)) return ERR_OK;
+  TRY(make_row(s, row, &made));
+  return is_wanted(s, made, wanted);
+}
+
 static bool is_legal(void *arg, const int *row)
 {
   struct sweep *s = arg;
-  const struct combination c = combination_of(s, row);
   bool wanted = false;
-  if (s->err == ERR_OK) s->err = is_wanted(s, &c, &wanted);
+  if (s->err == ERR_OK) s->err = judge_row(s, row, &wanted);
   return wanted;
 }
 
@@ -182,6 +207,8 @@ static enum err make_rows(struct sweep *s)
   struct pairwise p = {.axes = 1, .size = {s->n}, .legal = is_legal, .arg = s};
   for (int i = 0; s->pairs && i < s->pairs->n; i++) p.size[p.axes++] = s->pairs->values[i]->n;
   if (s->n == 0) return reader_refuse(s->r, s->at, "no combination is left");
+  s->made = malloc((size_t)p.axes * sizeof *s->made);
+  if (s->made == NULL) FAIL(ERR_MEMORY, "%d cases of %s", p.axes, s->r->path);
   TRY(pairwise_make(&p));
   const enum err err = s->err ? s->err : append_rows(s, &p);
   free(p.rows);
@@ -279,6 +306,7 @@ enum err sweep_read(struct reader *r, const struct yaml *sweep, const struct sui
             (long long)limits.legal, s.n);
   TRY_TO(release, make_rows(&s));
 release:
+  free(s.made);
   free(s.leading);
   return err;
 }

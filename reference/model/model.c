@@ -1,6 +1,7 @@
 /* model.c - the walk through a chunk's layers; create and destroy. */
 #include "model/block.h"
 #include "model/ends.h"
+#include "model/sums.h"
 #include "model/tied.h"
 
 #include "base/fault.h"
@@ -84,6 +85,7 @@ enum err model_create(const struct model_config *c, struct model **out)
   TRY_TO(destroy, create_memory(m));
   TRY_TO(destroy, kept_create(m));
   TRY_TO(destroy, tied_create(m));
+  TRY_TO(destroy, sums_create(m));
   *out = m;
   return ERR_OK;
 
@@ -96,6 +98,7 @@ void model_destroy(struct model *m)
 {
   if (m == NULL) return;
   dev_sync_stream(m->config.compute); /* an error of its work is the caller's to see at its own synchronisation */
+  sums_destroy(m);
   tied_destroy(m);
   kept_destroy(m);
   activations_free(m->config.dev, &m->memory);

@@ -35,6 +35,7 @@ struct model {
   int norm_row; /* ln_f.weight, its bias next       */
   bool tied, begins, ends; /* what any chunk of this rank has */
   void *other_use;         /* tied.h */
+  void *term;              /* sums.h */
   int chunks;
   struct chunk *chunk;
   int *head_held; /* [slots] the head's place of a forward that waits for its backward, -1: none */

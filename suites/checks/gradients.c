@@ -9,9 +9,11 @@
 
 /* F = 4 sqrt(K) u (sum over k of |g_k|^2)^1/2 over the K partial gradients that are added.  The
  * partial ones are not dumped, but by Cauchy-Schwarz that root is at least |R| / sqrt(K): the
- * floor used is 4 u |R|, never above F. */
+ * floor used is 4 u |R|, never above F.  Where the true gradient is zero, R is what rounding left of parts that
+ * cancel: they are of a typical gradient's size, which is what the row is measured in. */
 static double floor_of(const struct gap *row, enum dtype precision)
 {
+  if (row->zero) return 4.0 * bound_unit(precision);
   return row->unit > 0.0 ? 4.0 * bound_unit(precision) * row->want / row->unit : 0.0;
 }
 

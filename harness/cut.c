@@ -9,8 +9,8 @@
 
 /* --- the text of --layout ------------------------------------------------------------- */
 
-static const char *const keys[] = {"dp",     "tp",     "pp",                "schedule",   "chunks",
-                                   "stages", "tp_across_nodes", "sequence_parallel", "mesh_order"};
+static const char *const keys[] = {
+    "dp", "tp", "pp", "schedule", "chunks", "stages", "tp_across_nodes", "sequence_parallel", "mesh_order"};
 enum { KEYS = sizeof keys / sizeof *keys };
 
 static enum err unknown(const char *text, const char *key)
@@ -27,7 +27,8 @@ static char *next_part(char **rest)
   char *part = *rest, *end;
   if (part == NULL) return NULL;
   end = part + strcspn(part, ",");
-  while (strncmp(part, "stages=", 7) == 0 && *end == ',' && end[1] >= '0' && end[1] <= '9') end += 1 + strcspn(end + 1, ",");
+  while (strncmp(part, "stages=", 7) == 0 && *end == ',' && end[1] >= '0' && end[1] <= '9')
+    end += 1 + strcspn(end + 1, ",");
   *rest = *end ? end + 1 : NULL;
   *end = '\0';
   return part;
@@ -41,7 +42,8 @@ enum err cut_lay(const char *text, struct run_config *c)
   for (char *part; (part = next_part(&rest)) != NULL;) {
     char *equals = strchr(part, '=');
     bool known = false;
-    if (equals == NULL) FAIL(ERR_CONFIG, "--layout %s: '%s' is no key=value; valid: as in dp=2,tp=2,pp=2,schedule=1f1b", text, part);
+    if (equals == NULL)
+      FAIL(ERR_CONFIG, "--layout %s: '%s' is no key=value; valid: as in dp=2,tp=2,pp=2,schedule=1f1b", text, part);
     *equals = '\0';
     for (int i = 0; i < KEYS; i++) known = known || strcmp(part, keys[i]) == 0;
     if (!known) return unknown(text, part);
@@ -100,8 +102,11 @@ enum err cut_check_hosts(const struct run_config *c, const struct launch_hosts *
     const int first = layout_rank(c, at); /* of its tensor group */
     const int a = launch_host_of(hosts, first), b = launch_host_of(hosts, rank);
     if (a == b) continue;
-    FAIL(ERR_CONFIG, "tp: %lld would put a tensor group across hosts: rank %d on %s, rank %d on %s; valid: a tp that divides the slots of each "
-         "host, mesh_order with tp first, or tp_across_nodes: true", (long long)c->tp, first, hosts->names[a], rank, hosts->names[b]);
+    FAIL(ERR_CONFIG,
+         "tp: %lld would put a tensor group across hosts: rank %d on %s, rank %d on %s; valid: a tp that divides the "
+         "slots of each "
+         "host, mesh_order with tp first, or tp_across_nodes: true",
+         (long long)c->tp, first, hosts->names[a], rank, hosts->names[b]);
   }
   return ERR_OK;
 }
@@ -116,9 +121,12 @@ enum err cut_verify(const struct run_config *c, struct cut_pipeline *out)
   const enum err err = schedule_verify(s, &facts);
   schedule_destroy(s);
   if (err == ERR_MEMORY) return err_trace(err, __FILE__, __LINE__);
-  if (err) FAIL(ERR_CONFIG, "schedule: %s over %lld stages with %lld micro-batches: %s", schedule_name((enum schedule_kind)c->schedule),
-                (long long)c->pp, (long long)config_accumulation(c), err_text());
-  *out = (struct cut_pipeline){.stages = (int)c->pp, .of_ideal = facts.bubble_of_ideal, .of_total = facts.bubble_of_total};
+  if (err)
+    FAIL(ERR_CONFIG, "schedule: %s over %lld stages with %lld micro-batches: %s",
+         schedule_name((enum schedule_kind)c->schedule), (long long)c->pp, (long long)config_accumulation(c),
+         err_text());
+  *out =
+      (struct cut_pipeline){.stages = (int)c->pp, .of_ideal = facts.bubble_of_ideal, .of_total = facts.bubble_of_total};
   for (int i = 0; i < out->stages; i++)
     if (facts.live[i] > out->live) out->live = facts.live[i];
   return ERR_OK;

@@ -6,8 +6,8 @@
 #include "base/config.h"
 #include "base/schedule.h"
 
-/* "dp=2,tp=2,pp=2,schedule=interleaved,chunks=2,stages=3,3,2": each key's value laid over *c; degrees that are not named
- * stay.  Fails: ERR_CONFIG naming key, value and the valid ones. */
+/* "dp=2,tp=2,pp=2,schedule=interleaved,chunks=2,stages=3,3,2": each key's value laid over *c; degrees that are not
+ * named stay.  Fails: ERR_CONFIG naming key, value and the valid ones. */
 enum err cut_lay(const char *text, struct run_config *c);
 bool cut_has(const char *text, const char *key); /* True if the text gives this key a value */
 

@@ -21,12 +21,16 @@ static void every_key_of_a_layout_is_laid_over(void)
   struct run_config c;
   config_default(&c);
   c.dp = 3;
-  CHECK_OK(cut_lay("tp=2,pp=4,schedule=interleaved,chunks=2,stages=1,1,1,1,1,1,1,1,sequence_parallel=true,mesh_order=dp-tp-pp,tp_across_nodes=true", &c));
+  CHECK_OK(cut_lay("tp=2,pp=4,schedule=interleaved,chunks=2,stages=1,1,1,1,1,1,1,1,sequence_parallel=true,mesh_order="
+                   "dp-tp-pp,tp_across_nodes=true",
+                   &c));
   CHECK(c.dp == 3 && c.tp == 2 && c.pp == 4 && c.schedule == SCHEDULE_INTERLEAVED && c.chunks == 2);
-  CHECK(strcmp(c.stages, "1,1,1,1,1,1,1,1") == 0 && c.sequence_parallel && c.mesh_order == MESH_ORDER_DP_TP_PP && c.tp_across_nodes);
+  CHECK(strcmp(c.stages, "1,1,1,1,1,1,1,1") == 0 && c.sequence_parallel && c.mesh_order == MESH_ORDER_DP_TP_PP &&
+        c.tp_across_nodes);
   CHECK(cut_has("dp=2,tp=1", "tp") && !cut_has("dp=2,tp_across_nodes=true", "tp") && !cut_has("", "dp"));
   cut_serial(&c);
-  CHECK(config_ranks(&c) == 1 && c.schedule == SCHEDULE_1F1B && c.chunks == 1 && strcmp(c.stages, "even") == 0 && !c.sequence_parallel);
+  CHECK(config_ranks(&c) == 1 && c.schedule == SCHEDULE_1F1B && c.chunks == 1 && strcmp(c.stages, "even") == 0 &&
+        !c.sequence_parallel);
 }
 
 static void mistakes_name_what_was_asked(void)
@@ -119,12 +123,9 @@ static void a_schedule_is_verified_and_its_bubble_told(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(every_key_of_a_layout_is_laid_over),
-    TEST(mistakes_name_what_was_asked),
-    TEST(a_layout_is_held_against_the_ranks),
-    TEST(a_layout_has_a_name),
-    TEST(a_tensor_group_stays_on_one_host_unless_told),
-    TEST(a_schedule_is_verified_and_its_bubble_told),
+      TEST(every_key_of_a_layout_is_laid_over),           TEST(mistakes_name_what_was_asked),
+      TEST(a_layout_is_held_against_the_ranks),           TEST(a_layout_has_a_name),
+      TEST(a_tensor_group_stays_on_one_host_unless_told), TEST(a_schedule_is_verified_and_its_bubble_told),
   };
   return test_main("cut", tests, sizeof tests / sizeof *tests);
 }

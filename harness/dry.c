@@ -28,7 +28,8 @@ static double own_seconds(const struct plan *p, const struct trial *t, bool *cou
     if (counted[needed[i]]) continue;
     counted[needed[i]] = true;
     const double width = (double)(r->ranks * r->config.threads);
-    sum += times * r->estimate_s * width / cores; /* core seconds over cores */
+    if (r->config.compute == COMPUTE_SLEEP) sum += times * r->estimate_s; /* whatever the cores */
+    else sum += times * r->estimate_s * width / cores; /* core seconds over cores */
   }
   return sum;
 }

@@ -67,8 +67,8 @@ static enum err time_trial(struct session *s, int index)
   char why[512];
   if (!proof_holds(&s->plan.trials[t->twin], why, sizeof why)) return settle(s, index, OUTCOME_INVALID, why);
   if (!sleeps && run->ranks * run->config.threads > s->world.slots) {
-    snprintf(why, sizeof why, "not timed: %d ranks of %lld threads need cores of their own, there are %d; %s passed", run->ranks,
-             (long long)run->config.threads, s->world.slots, s->plan.trials[t->twin].name);
+    snprintf(why, sizeof why, "not timed: %d ranks of %lld threads need cores of their own, there are %d; %s passed",
+             run->ranks, (long long)run->config.threads, s->world.slots, s->plan.trials[t->twin].name);
     return settle(s, index, OUTCOME_SKIPPED, why);
   }
   const struct runner_timed job = {.runs = &t->run, .n = 1, .cores_each = sleeps ? 0 : (int)run->config.threads};
@@ -77,7 +77,8 @@ static enum err time_trial(struct session *s, int index)
 
 static bool may_start(struct session *s, int index)
 {
-  const double spent_s = (clock_ms() - s->runner.started_ms) / 1e3, wanted_s = s->plan.runs[s->plan.trials[index].run].estimate_s;
+  const double spent_s = (clock_ms() - s->runner.started_ms) / 1e3,
+               wanted_s = s->plan.runs[s->plan.trials[index].run].estimate_s;
   if (interrupt_seen() || s->runner.unusable || s->runner.enough) return false;
   s->runner.out_of_budget = s->runner.budget_s > 0 && spent_s + wanted_s > s->runner.budget_s;
   return !s->runner.out_of_budget;
@@ -85,10 +86,11 @@ static bool may_start(struct session *s, int index)
 
 enum err pipeline_run(struct session *s, const struct suite *suite)
 {
-  double elsewhere;
+  double elsewhere = 0;
   int left = 0;
   for (int i = 0; i < s->plan.n_trials; i++)
-    left += s->plan.trials[i].suite == suite && s->plan.trials[i].part == PART_TIMED && s->plan.trials[i].state == TRIAL_WAITING;
+    left += s->plan.trials[i].suite == suite && s->plan.trials[i].part == PART_TIMED &&
+            s->plan.trials[i].state == TRIAL_WAITING;
   runner_phase(&s->runner, left, true);
   if (left) timing_wait_for_quiet(s, &elsewhere); /* if it stays loud, what is measured shows how late it is */
   for (int i; (i = next_trial(&s->plan, suite)) >= 0 && may_start(s, i);) TRY(time_trial(s, i));
@@ -113,7 +115,8 @@ static void record_parts(struct record_file *f, const struct idle *x)
   }
 }
 
-static enum err record_bubble(struct record_file *f, const struct trial *t, const struct run_config *c, const struct idle *x)
+static enum err record_bubble(struct record_file *f, const struct trial *t, const struct run_config *c,
+                              const struct idle *x)
 {
   struct cut_pipeline equal;
   char layout[CONFIG_NAME];

@@ -1,7 +1,7 @@
 /* pipeline.h - suites of kind pipeline: what a pipeline's stages do in time.
  *
- * Each case is one run with the machine to itself, after its conformance case passed: with compute: sleep on any number of
- * cores; with real compute on cores of its own, or not at all.  The check `bubble` judges it; the report draws it.
+ * Each case is one run with the machine to itself, after its conformance case passed: with compute: sleep on any number
+ * of cores; with real compute on cores of its own, or not at all.  The check `bubble` judges it; the report draws it.
  */
 #ifndef HARNESS_PIPELINE_H
 #define HARNESS_PIPELINE_H

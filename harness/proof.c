@@ -8,14 +8,16 @@
 static void fit(const struct run_config *measured, struct run_config *c)
 {
   const bool list = strcmp(c->stages, "even") != 0 && strcmp(c->stages, "auto") != 0;
-  if (list) c->layers = measured->layers; /* what the list adds up to */
-  else if (c->layers < c->pp * c->chunks) c->layers = c->pp * c->chunks;
+  if (list)
+    c->layers = measured->layers; /* what the list adds up to */
+  else if (c->layers < c->pp * c->chunks)
+    c->layers = c->pp * c->chunks;
   const int64_t unit = c->dp * c->micro_batch * (c->schedule == SCHEDULE_INTERLEAVED ? c->pp : 1);
   c->global_batch = (c->global_batch + unit - 1) / unit * unit;
 }
 
-enum err proof_add(struct plan *p, const struct suite *s, const struct suite_case *of, const struct run_config *measured, const char *name,
-                   int *out)
+enum err proof_add(struct plan *p, const struct suite *s, const struct suite_case *of,
+                   const struct run_config *measured, const char *name, int *out)
 {
   struct run_config c = *measured;
   char label[CONFIG_NAME];
@@ -24,7 +26,8 @@ enum err proof_add(struct plan *p, const struct suite *s, const struct suite_cas
   snprintf(c.name, sizeof c.name, "evidence");
   if (config_finish(&c)) FAIL(ERR_CONFIG, "%s: evidence of '%s': %s", of->where, name, err_text());
   for (int i = 0; i < p->n_trials; i++)
-    if (p->trials[i].part == PART_EVIDENCE && p->trials[i].suite == s && plan_same(&p->runs[p->trials[i].run].config, &c)) {
+    if (p->trials[i].part == PART_EVIDENCE && p->trials[i].suite == s &&
+        plan_same(&p->runs[p->trials[i].run].config, &c)) {
       *out = i;
       return ERR_OK;
     }

@@ -5,10 +5,18 @@
 #include <string.h>
 
 static const struct column columns[] = {
-  {"layout", "layout", "", NULL},          {"ranks", "ranks", "", NULL},           {"cases", "cases", "", NULL},
-  {"passed", "passed", "", NULL},          {"other", "not passed", "", NULL},      {"precision", "precision", "", NULL},
-  {"reduce", "sums over ranks", "", NULL}, {"tied", "tied head", "", NULL},        {"dropout", "dropout", "", NULL},
-  {"clip", "clipping", "", NULL},          {"micro_batch", "micro-batch", "sequences", NULL}, {"model", "model", "", NULL},
+    {"layout", "layout", "", NULL},
+    {"ranks", "ranks", "", NULL},
+    {"cases", "cases", "", NULL},
+    {"passed", "passed", "", NULL},
+    {"other", "not passed", "", NULL},
+    {"precision", "precision", "", NULL},
+    {"reduce", "sums over ranks", "", NULL},
+    {"tied", "tied head", "", NULL},
+    {"dropout", "dropout", "", NULL},
+    {"clip", "clipping", "", NULL},
+    {"micro_batch", "micro-batch", "sequences", NULL},
+    {"model", "model", "", NULL},
 };
 /* Settings of which a row lists every value that its cases had. */
 static const char *const listed[] = {"precision", "reduce", "tied", "dropout", "clip", "micro_batch", "model"};
@@ -16,10 +24,14 @@ enum { LISTED = sizeof listed / sizeof *listed };
 
 static void value_text(const json_t *value, char *out, size_t bytes)
 {
-  if (json_is_string(value)) snprintf(out, bytes, "%s", json_string_value(value));
-  else if (json_is_boolean(value)) snprintf(out, bytes, "%s", json_is_true(value) ? "yes" : "no");
-  else if (json_is_number(value)) snprintf(out, bytes, "%.6g", json_number_value(value));
-  else snprintf(out, bytes, "n/a");
+  if (json_is_string(value))
+    snprintf(out, bytes, "%s", json_string_value(value));
+  else if (json_is_boolean(value))
+    snprintf(out, bytes, "%s", json_is_true(value) ? "yes" : "no");
+  else if (json_is_number(value))
+    snprintf(out, bytes, "%.6g", json_number_value(value));
+  else
+    snprintf(out, bytes, "n/a");
 }
 
 /* Adds a word to a blank-separated list unless it is there. */
@@ -58,7 +70,9 @@ static void add_case(json_t *rows, const struct evidence *e, const json_t *judge
   count(row, "cases", 1);
   count(row, strcmp(outcome, "PASS") == 0 ? "passed" : "other", 1);
   if (run == NULL) return;
-  json_object_set_new(row, "ranks", json_integer(record_get_int(run, "set.dp", 1) * record_get_int(run, "set.tp", 1) * record_get_int(run, "set.pp", 1)));
+  json_object_set_new(row, "ranks",
+                      json_integer(record_get_int(run, "set.dp", 1) * record_get_int(run, "set.tp", 1) *
+                                   record_get_int(run, "set.pp", 1)));
   for (int i = 0; i < LISTED; i++) {
     char key[64];
     snprintf(key, sizeof key, "set.%s", listed[i]);
@@ -82,7 +96,8 @@ enum err section_coverage(const struct evidence *e, struct page *p)
   }
   if (cases > 0) {
     page_heading(p, "What conformance covered");
-    page_text(p, "%zu layout%s in %d cases, %d of them passed.", json_array_size(rows), json_array_size(rows) == 1 ? "" : "s", cases, passed);
+    page_text(p, "%zu layout%s in %d cases, %d of them passed.", json_array_size(rows),
+              json_array_size(rows) == 1 ? "" : "s", cases, passed);
     const struct table t = {"Configurations, by layout", columns, sizeof columns / sizeof *columns, rows};
     page_table(p, &t, json_array_size(rows) > 20);
   }

@@ -6,37 +6,39 @@
 #include <string.h>
 
 static const struct column columns[] = {
-  {"case", "case", "", NULL},
-  {"layout", "layout", "", NULL},
-  {"compute", "passes", "", NULL},
-  {"microbatches", "m", "", NULL},
-  {"window_ms", "window", "ms", "%.1f"},
-  {"bubble_ms", "bubble", "ms", "%.2f"},
-  {"simulated_bubble_ms", "simulated", "ms", "%.2f"},
-  {"off", "measured/simulated", "", "%.3f"},
-  {"of_ideal", "bubble of ideal time", "%", "%.1f"},
-  {"of_total", "bubble of total time", "%", "%.1f"},
-  {"equal_of_ideal", "of ideal, equal times", "%", "%.1f"},
-  {"equal_of_total", "of total, equal times", "%", "%.1f"},
-  {"schedule", "schedule", "ms", "%.2f"},
-  {"imbalance", "imbalance", "ms", "%.2f"},
-  {"transfer", "exposed transfer", "ms", "%.2f"},
-  {"live", "most live", "micro-batches x chunks", NULL},
-  {"transfer_ms", "a transfer", "ms", "%.3f"},
-  {"steps", "steps", "", NULL},
+    {"case", "case", "", NULL},
+    {"layout", "layout", "", NULL},
+    {"compute", "passes", "", NULL},
+    {"microbatches", "m", "", NULL},
+    {"window_ms", "window", "ms", "%.1f"},
+    {"bubble_ms", "bubble", "ms", "%.2f"},
+    {"simulated_bubble_ms", "simulated", "ms", "%.2f"},
+    {"off", "measured/simulated", "", "%.3f"},
+    {"of_ideal", "bubble of ideal time", "%", "%.1f"},
+    {"of_total", "bubble of total time", "%", "%.1f"},
+    {"equal_of_ideal", "of ideal, equal times", "%", "%.1f"},
+    {"equal_of_total", "of total, equal times", "%", "%.1f"},
+    {"schedule", "schedule", "ms", "%.2f"},
+    {"imbalance", "imbalance", "ms", "%.2f"},
+    {"transfer", "exposed transfer", "ms", "%.2f"},
+    {"live", "most live", "micro-batches x chunks", NULL},
+    {"transfer_ms", "a transfer", "ms", "%.3f"},
+    {"steps", "steps", "", NULL},
 };
 static const struct column stage_columns[] = {
-  {"case", "case", "", NULL},
-  {"stage", "stage", "", NULL},
-  {"idle", "idle", "ms", "%.2f"},
-  {"schedule", "schedule", "ms", "%.2f"},
-  {"imbalance", "imbalance", "ms", "%.2f"},
-  {"transfer", "exposed transfer", "ms", "%.2f"},
+    {"case", "case", "", NULL},
+    {"stage", "stage", "", NULL},
+    {"idle", "idle", "ms", "%.2f"},
+    {"schedule", "schedule", "ms", "%.2f"},
+    {"imbalance", "imbalance", "ms", "%.2f"},
+    {"transfer", "exposed transfer", "ms", "%.2f"},
 };
 
 static const struct {
   const char *name, *key;
-} parts[] = {{"schedule", "got.stage_schedule_ms"}, {"imbalance", "got.stage_imbalance_ms"}, {"transfer", "got.stage_transfer_ms"}};
+} parts[] = {{"schedule", "got.stage_schedule_ms"},
+             {"imbalance", "got.stage_imbalance_ms"},
+             {"transfer", "got.stage_transfer_ms"}};
 enum { PARTS = 3 };
 
 static double at_stage(const json_t *record, const char *key, size_t stage)
@@ -53,11 +55,16 @@ static double mean_of(const json_t *record, const char *key)
 }
 
 static double real_of(const json_t *record, const char *key) { return record_get_real(record, key, NAN); }
-static double off_of(const json_t *record) { return real_of(record, "got.bubble_ms") / real_of(record, "got.simulated_bubble_ms"); }
+static double off_of(const json_t *record)
+{
+  return real_of(record, "got.bubble_ms") / real_of(record, "got.simulated_bubble_ms");
+}
 
 static json_t *row_of(const json_t *record)
 {
-  static const char *const same[] = {"layout", "compute", "microbatches", "window_ms", "bubble_ms", "simulated_bubble_ms", "live", "transfer_ms", "steps"};
+  static const char *const same[] = {"layout",    "compute",     "microbatches",
+                                     "window_ms", "bubble_ms",   "simulated_bubble_ms",
+                                     "live",      "transfer_ms", "steps"};
   static const char *const shares[] = {"of_ideal", "of_total", "equal_of_ideal", "equal_of_total"};
   json_t *row = json_object();
   char key[64];
@@ -82,7 +89,8 @@ static void add_stages(json_t *rows, const json_t *record)
   for (size_t stage = 0; stage < n; stage++) {
     json_t *row = json_pack("{s:i, s:f}", "stage", (int)stage, "idle", at_stage(record, "got.stage_idle_ms", stage));
     json_object_set(row, "case", json_object_get(record, "case"));
-    for (int k = 0; k < PARTS; k++) json_object_set_new(row, parts[k].name, json_real(at_stage(record, parts[k].key, stage)));
+    for (int k = 0; k < PARTS; k++)
+      json_object_set_new(row, parts[k].name, json_real(at_stage(record, parts[k].key, stage)));
     json_array_append_new(rows, row);
   }
 }
@@ -112,7 +120,8 @@ static enum err draw_parts(struct page *p, const json_t *records)
   const char *worst_name = "";
   json_t *record;
   size_t i;
-  TRY(figure_create("bubble", "case (left: measured, with its parts; right and pale: its list, simulated)", "idle time of a stage, % of its busy time", &f));
+  TRY(figure_create("bubble", "case (left: measured, with its parts; right and pale: its list, simulated)",
+                    "idle time of a stage, % of its busy time", &f));
   figure_y_from(f, 0.0);
   json_array_foreach(records, i, record) {
     const char *name = record_get_text(record, "case");
@@ -131,8 +140,8 @@ static enum err draw_parts(struct page *p, const json_t *records)
       TRY_TO(done, figure_point(f, (double)i, fmax(0.0, 100.0 * ms / busy), NAN, NAN));
     }
   }
-  figure_title(f, "Measured bubbles are within %.1f %% of their lists (farthest: %s); most of the idle time is %s", 100.0 * worst, worst_name,
-               largest_part(records));
+  figure_title(f, "Measured bubbles are within %.1f %% of their lists (farthest: %s); most of the idle time is %s",
+               100.0 * worst, worst_name, largest_part(records));
   err = page_figure(p, f);
 done:
   figure_destroy(f);
@@ -145,7 +154,8 @@ enum { CHUNKS = 8 };
 static const struct {
   const char *pass, *name;
   int colour;
-} drawn[] = {{"F", "forward", 0}, {"B", "backward", 1}, {"I", "backward for inputs", 1}, {"W", "backward for weights", 2}};
+} drawn[] = {
+    {"F", "forward", 0}, {"B", "backward", 1}, {"I", "backward for inputs", 1}, {"W", "backward for weights", 2}};
 enum { DRAWN = sizeof drawn / sizeof *drawn };
 
 /* The spans of one kind of pass in one chunk: of each stage one row simulated, one measured below. */
@@ -158,7 +168,9 @@ static enum err add_spans(struct figure *f, const json_t *lines, int kind, int c
     json_array_foreach(json_object_get(line, "got.passes"), k, text) {
       char pass[16] = "", label[8];
       int microbatch, of;
-      if (sscanf(json_string_value(text), "%15s %d %d", pass, &microbatch, &of) != 3 || strcmp(pass, drawn[kind].pass) != 0 || of != chunk) continue;
+      if (sscanf(json_string_value(text), "%15s %d %d", pass, &microbatch, &of) != 3 ||
+          strcmp(pass, drawn[kind].pass) != 0 || of != chunk)
+        continue;
       for (int measured = 0; measured < 2; measured++) {
         const double start = at_stage(line, measured ? "got.start_ms" : "got.simulated_start_ms", k);
         const double end = at_stage(line, measured ? "got.end_ms" : "got.simulated_end_ms", k);
@@ -203,14 +215,17 @@ static enum err draw_timeline(struct page *p, const struct evidence *e, const js
     for (int chunk = 0; chunk < CHUNKS; chunk++) {
       char title[64];
       if (!has_pass(lines, drawn[kind].pass, chunk)) continue;
-      if (record_get_int(record, "got.chunks", 1) > 1) snprintf(title, sizeof title, "%s, chunk %d", drawn[kind].name, chunk);
-      else snprintf(title, sizeof title, "%s", drawn[kind].name);
+      if (record_get_int(record, "got.chunks", 1) > 1)
+        snprintf(title, sizeof title, "%s, chunk %d", drawn[kind].name, chunk);
+      else
+        snprintf(title, sizeof title, "%s", drawn[kind].name);
       TRY_TO(done, figure_series(f, FIGURE_SPAN, title, drawn[kind].colour));
       figure_beside(f, 0, 1, chunk % 2 == 1);
       TRY_TO(done, add_spans(f, lines, kind, chunk, window));
     }
-  figure_title(f, "%s (%s): stages idle %.1f %% of the time, their list played with the same times %.1f %%", name, layout ? layout : "",
-               100.0 * real_of(record, "got.of_total"), 100.0 * real_of(record, "got.simulated_bubble_ms") / real_of(record, "got.simulated_window_ms"));
+  figure_title(f, "%s (%s): stages idle %.1f %% of the time, their list played with the same times %.1f %%", name,
+               layout ? layout : "", 100.0 * real_of(record, "got.of_total"),
+               100.0 * real_of(record, "got.simulated_bubble_ms") / real_of(record, "got.simulated_window_ms"));
   err = page_figure(p, f);
 done:
   figure_destroy(f);
@@ -231,7 +246,9 @@ static enum err draw_timelines(struct page *p, const struct evidence *e, const j
     char what[64];
     bool seen = false;
     const char *schedule = record_get_text(record, "got.schedule"), *compute = record_get_text(record, "got.compute");
-    if (n == SHOWN || record_get_int(record, "got.stages", 0) > 4 || evidence_first(e, "timeline", record_get_text(record, "case")) == NULL) continue;
+    if (n == SHOWN || record_get_int(record, "got.stages", 0) > 4 ||
+        evidence_first(e, "timeline", record_get_text(record, "case")) == NULL)
+      continue;
     snprintf(what, sizeof what, "%.30s %.20s", schedule ? schedule : "", compute ? compute : "");
     for (int k = 0; k < n; k++) seen = seen || strcmp(shown[k], what) == 0;
     if (seen) continue;
@@ -248,10 +265,14 @@ enum err section_pipeline(const struct evidence *e, struct page *p)
   size_t i;
   if (json_array_size(records) == 0) goto done;
   page_heading(p, "Pipelines: idle time of stages");
-  page_text(p, "A step's window runs from the first pass of any stage to the end of the last; what a stage's own passes leave of it is idle. "
-               "Schedule: the list replayed with equal mean costs. Imbalance: replayed with measured costs, less that. Exposed transfer: the rest. "
-               "Simulated: the list played with the run's median times of passes and transfers. Sleeping passes prove order and attribution, "
-               "never what communication costs a busy core. A bubble is given of ideal time (busy alone) and of total time (busy and idle).");
+  page_text(p, "A step's window runs from the first pass of any stage to the end of the last; what a stage's own "
+               "passes leave of it is idle. "
+               "Schedule: the list replayed with equal mean costs. Imbalance: replayed with measured costs, less that. "
+               "Exposed transfer: the rest. "
+               "Simulated: the list played with the run's median times of passes and transfers. Sleeping passes prove "
+               "order and attribution, "
+               "never what communication costs a busy core. A bubble is given of ideal time (busy alone) and of total "
+               "time (busy and idle).");
   TRY_TO(done, draw_parts(p, records));
   TRY_TO(done, draw_timelines(p, e, records));
   json_array_foreach(records, i, record) {
@@ -259,7 +280,8 @@ enum err section_pipeline(const struct evidence *e, struct page *p)
     add_stages(stages, record);
   }
   const struct table t = {"Bubble of each case, mean over stages", columns, sizeof columns / sizeof *columns, rows};
-  const struct table of_stages = {"Idle time of each stage and its parts, mean over steps", stage_columns, sizeof stage_columns / sizeof *stage_columns, stages};
+  const struct table of_stages = {"Idle time of each stage and its parts, mean over steps", stage_columns,
+                                  sizeof stage_columns / sizeof *stage_columns, stages};
   page_table(p, &t, false);
   page_table(p, &of_stages, true);
 done:

@@ -44,8 +44,9 @@ static enum err read_list(const struct run_config *run, struct partition *p)
       FAIL(ERR_CONFIG, "stages: '%s' is no list at '%s'; valid: even, auto, or %d numbers such as 3,3,2", run->stages, at, p->stages);
     if (layers < 1)
       FAIL(ERR_CONFIG, "stages: %s has a stage of %" PRId64 " layers; valid: 1 or more each", run->stages, layers);
-    if (n < p->stages && layers <= run->layers) p->first[n + 1] = p->first[n] + layers;
-    else if (n < p->stages) FAIL(ERR_CONFIG, "stages: %s has a stage of %" PRId64 " layers; the model has %" PRId64, run->stages, layers, run->layers);
+    if (layers > run->layers)
+      FAIL(ERR_CONFIG, "stages: %s has a stage of %" PRId64 " layers; the model has %" PRId64, run->stages, layers, run->layers);
+    if (n < p->stages) p->first[n + 1] = p->first[n] + layers;
     more = *end == ',';
     at = end + 1;
   }

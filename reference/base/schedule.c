@@ -50,7 +50,8 @@ static int next_forward(const struct schedule_action *list, int n, int i)
   return -1;
 }
 
-static void take_input(const struct schedule *s, int stage, const struct schedule_action *a, struct pool *inputs, struct places *of)
+static void take_input(const struct schedule *s, int stage, const struct schedule_action *a, struct pool *inputs,
+                       struct places *of)
 {
   if (!schedule_is_first(s, stage, a->chunk)) of[a->chunk * s->m + a->microbatch].input = take(inputs);
 }
@@ -109,7 +110,8 @@ static enum err add_places(struct schedule *s)
 
 static enum err check(enum schedule_kind kind, int p, int m, int v)
 {
-  if (p < 1 || m < 1 || v < 1) FAIL(ERR_CONFIG, "schedule: %d ranks, %d micro-batches, %d chunks; valid: 1 or more of each", p, m, v);
+  if (p < 1 || m < 1 || v < 1)
+    FAIL(ERR_CONFIG, "schedule: %d ranks, %d micro-batches, %d chunks; valid: 1 or more of each", p, m, v);
   if (p > SCHEDULE_RANKS_MAX / v)
     FAIL(ERR_CONFIG, "schedule: %d ranks of %d chunks; valid: at most %d virtual stages", p, v, (int)SCHEDULE_RANKS_MAX);
   if (kind == SCHEDULE_FORWARD) {

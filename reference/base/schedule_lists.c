@@ -14,9 +14,10 @@ struct rule {
 static struct rule rule_of(enum schedule_kind kind, int p, int m, int v, int s, double f, double b, double w)
 {
   switch (kind) {
-#define SCHEDULE(id, name_, chunked_, warm_, late_, bubble_, live_, pending_) \
-  case SCHEDULE_##id:                                                         \
-    return (struct rule){.name = name_, .chunked = chunked_, .warm = warm_, .late = late_, .live = live_, .pending = pending_, .bubble = bubble_};
+#define SCHEDULE(id, name_, chunked_, warm_, late_, bubble_, live_, pending_)                                              \
+  case SCHEDULE_##id:                                                                                                      \
+    return (struct rule){.name = name_, .chunked = chunked_, .warm = warm_, .late = late_, .live = live_, .pending = pending_, \
+                         .bubble = bubble_};
 #include "base/schedules.def"
 #undef SCHEDULE
   case SCHEDULE_FORWARD:
@@ -85,5 +86,12 @@ double schedule_bubble_of_total(enum schedule_kind kind, int p, int m, int v)
   return of_ideal / (1 + of_ideal);
 }
 
-int schedule_live(enum schedule_kind kind, int p, int m, int v, int stage) { return rule_of(kind, p, m, v, stage, 0, 0, 0).live; }
-int schedule_pending(enum schedule_kind kind, int p, int m, int v, int stage) { return rule_of(kind, p, m, v, stage, 0, 0, 0).pending; }
+int schedule_live(enum schedule_kind kind, int p, int m, int v, int stage)
+{
+  return rule_of(kind, p, m, v, stage, 0, 0, 0).live;
+}
+
+int schedule_pending(enum schedule_kind kind, int p, int m, int v, int stage)
+{
+  return rule_of(kind, p, m, v, stage, 0, 0, 0).pending;
+}

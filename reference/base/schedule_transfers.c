@@ -121,7 +121,8 @@ static enum err run(struct timing *t)
   }
   for (int stage = 0; stage < s->p; stage++)
     if (t->next[stage] < s->n[stage])
-      FAIL(ERR_ARG, "schedule %s: stage %d waits for ever in its pass %d of %d", schedule_name(s->kind), stage, t->next[stage], s->n[stage]);
+      FAIL(ERR_ARG, "schedule %s: stage %d waits for ever in its pass %d of %d", schedule_name(s->kind), stage,
+           t->next[stage], s->n[stage]);
   return ERR_OK;
 }
 
@@ -208,7 +209,8 @@ static enum err merge(struct schedule *s, int stage, const double *start, const 
 
 /* --- memory of the above ------------------------------------------------------------ */
 
-static enum err add(struct timing *t, struct schedule *s, struct transfer *order, int *holders, const struct schedule_action **forward)
+static enum err add(struct timing *t, struct schedule *s, struct transfer *order, int *holders,
+                    const struct schedule_action **forward)
 {
   const int64_t cells = (int64_t)s->p * s->v * s->m;
   for (int64_t c = 0; c < cells; c++) t->cells[c] = (struct cell){-1, -1, -1, -1, -1, -1};

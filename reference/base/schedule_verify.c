@@ -69,7 +69,8 @@ static enum err check_order(const struct schedule *s, int stage, int *done, int 
     if (schedule_stream_of(a->pass) != SCHEDULE_COMPUTE) continue;
     const int place = a->pass == PASS_FORWARD ? 0 : a->pass == PASS_BACKWARD_WEIGHT ? 2 : 1;
     if (done[a->chunk * s->m + a->microbatch]++ != place) return broken(s, stage, a, "comes before what it needs");
-    if (place > 0 && next[(place - 1) * s->v + a->chunk]++ != a->microbatch) return broken(s, stage, a, "is not in micro-batch order");
+    if (place > 0 && next[(place - 1) * s->v + a->chunk]++ != a->microbatch)
+      return broken(s, stage, a, "is not in micro-batch order");
   }
   return ERR_OK;
 }

@@ -7,7 +7,10 @@
 
 static const struct schedule_action *list_of(const struct pipeline *p) { return p->schedule->list[p->stage]; }
 static int length_of(const struct pipeline *p) { return p->schedule->n[p->stage]; }
-static enum schedule_stream stream_of(const struct pipeline *p, int action) { return schedule_stream_of(list_of(p)[action].pass); }
+static enum schedule_stream stream_of(const struct pipeline *p, int action)
+{
+  return schedule_stream_of(list_of(p)[action].pass);
+}
 
 /* --- laid out ------------------------------------------------------------------- */
 
@@ -47,7 +50,8 @@ static void send_before_receiving(const struct pipeline *p, const struct layout 
 
 static enum err add(struct pipeline *p, enum pipeline_step_kind kind, enum schedule_stream stream, int event, int action)
 {
-  if (kind == PIPELINE_WAIT && p->events[event] == NULL) TRY(dev_event_create(dev_of(p->stream[SCHEDULE_COMPUTE]), &p->events[event]));
+  if (kind == PIPELINE_WAIT && p->events[event] == NULL)
+    TRY(dev_event_create(dev_of(p->stream[SCHEDULE_COMPUTE]), &p->events[event]));
   p->steps[p->n_steps++] = (struct pipeline_step){kind, stream, event, action};
   return ERR_OK;
 }
@@ -117,7 +121,8 @@ static enum err lay_out(struct pipeline *p)
                      .after = malloc(room * sizeof *l.after)};
   p->events = calloc(room, sizeof(struct dev_event *));
   p->steps = malloc((room * (SCHEDULE_WAITS + 3) + 3) * sizeof *p->steps);
-  if (!l.waits || !l.order || !l.place || !l.after || !p->events || !p->steps) FAIL_TO(done, ERR_MEMORY, "pipeline: %d actions", n);
+  if (!l.waits || !l.order || !l.place || !l.after || !p->events || !p->steps)
+    FAIL_TO(done, ERR_MEMORY, "pipeline: %d actions", n);
   TRY_TO(done, schedule_waits(p->schedule, p->stage, l.waits));
   for (int i = 0; i < n; i++) l.order[i] = i;
   if (fault_is(FAULT_PP_INTERLEAVED_P2P_DEADLOCK)) send_before_receiving(p, &l);
@@ -133,16 +138,19 @@ done:
 
 /* --- made ------------------------------------------------------------------------- */
 
-static enum err check_comm(const struct schedule *s, int stage, const struct comm *c, const struct dev_stream *compute, const char *name)
+static enum err check_comm(const struct schedule *s, int stage, const struct comm *c, const struct dev_stream *compute,
+                           const char *name)
 {
   if (c == NULL) FAIL(ERR_ARG, "pipeline: %d ranks without comm '%s'", s->p, name);
   if (comm_group_size(c) != s->p || comm_group_rank(c) != stage)
-    FAIL(ERR_ARG, "pipeline: stage %d of %d is rank %d of %d in comm '%s'", stage, s->p, comm_group_rank(c), comm_group_size(c), name);
+    FAIL(ERR_ARG, "pipeline: stage %d of %d is rank %d of %d in comm '%s'", stage, s->p, comm_group_rank(c),
+         comm_group_size(c), name);
   if (comm_stream(c) == compute) FAIL(ERR_ARG, "pipeline: comm '%s' is on the compute stream", name);
   return ERR_OK;
 }
 
-static enum err check(const struct schedule *s, int stage, const struct dev_stream *compute, const struct comm *outputs, const struct comm *gradients)
+static enum err check(const struct schedule *s, int stage, const struct dev_stream *compute, const struct comm *outputs,
+                      const struct comm *gradients)
 {
   if (stage < 0 || stage >= s->p) FAIL(ERR_ARG, "pipeline: stage %d of %d", stage, s->p);
   if (s->p == 1) return ERR_OK;
@@ -160,7 +168,9 @@ enum err pipeline_create(const struct schedule *s, int stage, struct dev_stream 
   TRY(check(s, stage, compute, outputs, gradients));
   struct pipeline *p = calloc(1, sizeof *p);
   if (p == NULL) FAIL(ERR_MEMORY, "pipeline: %zu bytes", sizeof *p);
-  *p = (struct pipeline){.schedule = s, .stage = stage, .comm = {[SCHEDULE_OUTPUTS] = outputs, [SCHEDULE_GRADIENTS] = gradients}};
+  *p = (struct pipeline){.schedule = s, .stage = stage};
+  p->comm[SCHEDULE_OUTPUTS] = outputs;
+  p->comm[SCHEDULE_GRADIENTS] = gradients;
   p->stream[SCHEDULE_COMPUTE] = compute;
   for (int i = SCHEDULE_OUTPUTS; i < SCHEDULE_STREAMS; i++)
     if (p->comm[i]) p->stream[i] = comm_stream(p->comm[i]);

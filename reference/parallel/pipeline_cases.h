@@ -93,8 +93,8 @@ static enum err forward(struct play *p, const struct schedule_action *a, int k, 
     const struct affine keep = {x, p->input[a->input], none, 1, 0, 0};
     TRY(submit(p->compute, "keep", affine_run, &keep));
   }
-  const struct tensor y = last ? tensor_at((char *)p->losses.at + (size_t)a->microbatch * ROWS * COLS * sizeof(double), DTYPE_F64, ROWS, COLS)
-                               : p->output[a->slot];
+  char *loss = (char *)p->losses.at + (size_t)a->microbatch * ROWS * COLS * sizeof(double);
+  const struct tensor y = last ? tensor_at(loss, DTYPE_F64, ROWS, COLS) : p->output[a->slot];
   const struct affine map = {y, x, none, k + 2, 0, k + 1};
   return submit(p->compute, "forward", affine_run, &map);
 }
@@ -107,7 +107,8 @@ static enum err backward_input(struct play *p, const struct schedule_action *a, 
     TRY(submit(p->compute, "loss", affine_run, &begin));
   }
   if (a->weight_slot >= 0) { /* gradient times x is all that W needs */
-    const struct affine clear = {p->held[a->weight_slot], none, none, 0, 0, 0}, hold = {p->held[a->weight_slot], dy, p->stash[a->slot], 0, 0, 0};
+    const struct affine clear = {p->held[a->weight_slot], none, none, 0, 0, 0};
+    const struct affine hold = {p->held[a->weight_slot], dy, p->stash[a->slot], 0, 0, 0};
     TRY(submit(p->compute, "clear", affine_run, &clear));
     TRY(submit(p->compute, "hold", gather_run, &hold));
   }

@@ -21,15 +21,19 @@ static const char *largest_part(const struct idle *x)
     imbalance += x->stage[i].imbalance_ms;
     transfer += x->stage[i].transfer_ms;
   }
-  return schedule >= imbalance && schedule >= transfer ? "the schedule" : imbalance >= transfer ? "stage imbalance" : "exposed transfers";
+  return schedule >= imbalance && schedule >= transfer ? "the schedule"
+         : imbalance >= transfer                       ? "stage imbalance"
+                                                       : "exposed transfers";
 }
 
 /* Returns how far the bubble is off, as a share of the margin; adds what it found of this pipeline. */
-static void judge_pipeline(const struct idle *x, double margin, const char *of, struct worst *w, struct verdict *out, double *unexplained)
+static void judge_pipeline(const struct idle *x, double margin, const char *of, struct worst *w, struct verdict *out,
+                           double *unexplained)
 {
   const double off_ms = fabs(x->bubble_ms - x->simulated_bubble_ms), allowed_ms = margin * x->simulated_bubble_ms;
   char what[64];
-  worst_see(w, off_ms, allowed_ms, "bubble%s: %.4g ms measured, %.4g ms simulated", of, x->bubble_ms, x->simulated_bubble_ms);
+  worst_see(w, off_ms, allowed_ms, "bubble%s: %.4g ms measured, %.4g ms simulated", of, x->bubble_ms,
+            x->simulated_bubble_ms);
   *unexplained = fmax(*unexplained, off_ms - x->late_ms);
   for (int i = 0; i < x->stages; i++) {
     snprintf(what, sizeof what, "idle of stage %d%s, ms", i, of);
@@ -37,8 +41,8 @@ static void judge_pipeline(const struct idle *x, double margin, const char *of, 
   }
 }
 
-void bubble_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
-                  struct verdict *out)
+void bubble_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions,
+                  int n, struct verdict *out)
 {
   (void)wanted, (void)companions, (void)n;
   const struct run_config *c = &run->config;
@@ -63,15 +67,19 @@ void bubble_judge(const struct run_data *run, const struct companion *wanted, co
       }
       judge_pipeline(&x, margin, of, &w, out, &unexplained);
       if (found[0] == '\0')
-        snprintf(found, sizeof found, "%.1f %% of ideal, %.1f %% of total time, mostly %s", 100 * x.bubble_ms / x.busy_ms, 100 * x.bubble_ms / x.total_ms,
-                 largest_part(&x));
+        snprintf(found, sizeof found, "%.1f %% of ideal, %.1f %% of total time, mostly %s",
+                 100 * x.bubble_ms / x.busy_ms, 100 * x.bubble_ms / x.total_ms, largest_part(&x));
       idle_free(&x);
     }
   worst_to(&w, out);
-  if (w.over == 0) verdict_say(out, OUTCOME_PASS, "%s; off by %.3g ms of the %.3g allowed; %s", w.place, w.value, w.bound, found);
+  if (w.over == 0)
+    verdict_say(out, OUTCOME_PASS, "%s; off by %.3g ms of the %.3g allowed; %s", w.place, w.value, w.bound, found);
   else if (unexplained <= 0)
-    verdict_say(out, OUTCOME_INCONCLUSIVE, "%s; off by %.3g ms, allowed %.3g: no more than this machine is late by itself; %s", w.place, w.value, w.bound,
-                found);
-  else verdict_say(out, OUTCOME_FAIL, "%s; off by %.3g ms, allowed %.3g, and this machine's lateness leaves %.3g unexplained; %s", w.place, w.value,
-                   w.bound, unexplained, found);
+    verdict_say(out, OUTCOME_INCONCLUSIVE,
+                "%s; off by %.3g ms, allowed %.3g: no more than this machine is late by itself; %s", w.place, w.value,
+                w.bound, found);
+  else
+    verdict_say(out, OUTCOME_FAIL,
+                "%s; off by %.3g ms, allowed %.3g, and this machine's lateness leaves %.3g unexplained; %s", w.place,
+                w.value, w.bound, unexplained, found);
 }

@@ -9,126 +9,25 @@
  */
 #include "idle.h"
 
-#include "evidence.h"
+#include "actions.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One step of one pipeline as recorded: [stage][action]. */
-struct step {
-  double *start[SCHEDULE_RANKS_MAX], *end[SCHEDULE_RANKS_MAX];
-};
-
-/* What is measured of, and from what. */
+/* The recorded times, and room for a median of any of them. */
 struct reader {
   const struct run_data *run;
   const struct schedule *s;
-  int ranks[SCHEDULE_RANKS_MAX]; /* world rank of each stage */
-  int64_t first, steps;          /* steps that count         */
-  struct step *list;             /* [steps]                  */
-  double *values;                /* room for a median        */
+  struct actions at;
+  double *values;
 };
 
 static bool is_compute(const struct schedule_action *a) { return schedule_stream_of(a->pass) == SCHEDULE_COMPUTE; }
-static int virtual_stage(const struct schedule *s, int stage, const struct schedule_action *a) { return a->chunk * s->p + stage; }
-
-/* Steps at the start that allocate, connect and fill caches. */
-static int64_t warm_up(int64_t steps) { return steps > 5 ? 2 : steps > 1 ? 1 : 0; }
-
-/* --- reading ------------------------------------------------------------------------- */
-
-static enum err find_ranks(struct reader *r, int dp_rank, int tp_rank)
+static int virtual_stage(const struct schedule *s, int stage, const struct schedule_action *a)
 {
-  for (int stage = 0; stage < r->s->p; stage++) r->ranks[stage] = -1;
-  for (int rank = 0; rank < evidence_ranks(r->run); rank++) {
-    const json_t *record = evidence_record(r->run, "rank", rank, -1, -1);
-    if (record == NULL || evidence_real(record, "got.dp_rank") != dp_rank || evidence_real(record, "got.tp_rank") != tp_rank) continue;
-    const double stage = evidence_real(record, "got.pp_rank");
-    if (stage >= 0 && stage < r->s->p) r->ranks[(int)stage] = rank;
-  }
-  for (int stage = 0; stage < r->s->p; stage++)
-    if (r->ranks[stage] < 0) FAIL(ERR_UNAVAILABLE, "no rank says that it is stage %d of replica %d, tensor rank %d", stage, dp_rank, tp_rank);
-  return ERR_OK;
-}
-
-static enum err read_times(const json_t *record, const char *key, int n, double *out)
-{
-  const json_t *list = json_object_get(record, key);
-  if ((int)json_array_size(list) != n) FAIL(ERR_FORMAT, "%s has %zu times, the list of its stage %d actions", key, json_array_size(list), n);
-  for (int i = 0; i < n; i++) {
-    out[i] = json_number_value(json_array_get(list, (size_t)i));
-    if (!json_is_number(json_array_get(list, (size_t)i)) || !isfinite(out[i])) FAIL(ERR_FORMAT, "%s: action %d has no time", key, i);
-  }
-  return ERR_OK;
-}
-
-/* The passes that were run are those of the list, in its order on each stream. */
-static enum err check_passes(const struct reader *r, int stage, int64_t step, const json_t *record, const double *start, const double *end)
-{
-  const json_t *passes = json_object_get(record, "got.passes");
-  double last[SCHEDULE_STREAMS] = {-INFINITY, -INFINITY, -INFINITY};
-  if ((int)json_array_size(passes) != r->s->n[stage])
-    FAIL(ERR_FORMAT, "stage %d ran %zu actions in step %lld, its list has %d", stage, json_array_size(passes), (long long)step, r->s->n[stage]);
-  for (int i = 0; i < r->s->n[stage]; i++) {
-    const struct schedule_action *a = &r->s->list[stage][i];
-    const char *got = json_string_value(json_array_get(passes, (size_t)i));
-    char want[64];
-    snprintf(want, sizeof want, "%s %d %d", schedule_pass_name(a->pass), a->microbatch, a->chunk);
-    if (got == NULL || strcmp(got, want) != 0)
-      FAIL(ERR_FORMAT, "stage %d, step %lld, action %d is '%s', its list says '%s'", stage, (long long)step, i, got ? got : "", want);
-    double *before = &last[schedule_stream_of(a->pass)];
-    if (start[i] < *before || end[i] < start[i])
-      FAIL(ERR_FORMAT, "stage %d, step %lld: '%s' ran from %.3f to %.3f ms, before the action ahead of it had begun, or backwards", stage, (long long)step,
-           want, start[i], end[i]);
-    *before = start[i];
-  }
-  return ERR_OK;
-}
-
-static enum err read_step(struct reader *r, int64_t index)
-{
-  for (int stage = 0; stage < r->s->p; stage++) {
-    const int n = r->s->n[stage];
-    struct step *x = &r->list[index];
-    const json_t *record = evidence_record(r->run, "action", r->ranks[stage], r->first + index, -1);
-    if (record == NULL)
-      FAIL(ERR_UNAVAILABLE, "rank %d told no actions of step %lld (trace_time: true asks for them)", r->ranks[stage], (long long)(r->first + index));
-    x->start[stage] = malloc((size_t)n * sizeof(double));
-    x->end[stage] = malloc((size_t)n * sizeof(double));
-    if (x->start[stage] == NULL || x->end[stage] == NULL) FAIL(ERR_MEMORY, "times of %d actions", n);
-    TRY(read_times(record, "got.start_ms", n, x->start[stage]));
-    TRY(read_times(record, "got.end_ms", n, x->end[stage]));
-    TRY(check_passes(r, stage, r->first + index, record, x->start[stage], x->end[stage]));
-  }
-  return ERR_OK;
-}
-
-static enum err reader_open(const struct run_data *run, const struct schedule *s, int dp_rank, int tp_rank, struct reader *r)
-{
-  size_t room = 0;
-  *r = (struct reader){.run = run, .s = s, .first = warm_up(run->config.steps)};
-  r->steps = run->config.steps - r->first;
-  if (r->steps < 1) FAIL(ERR_UNAVAILABLE, "no step is left after the warm-up");
-  TRY(find_ranks(r, dp_rank, tp_rank));
-  for (int stage = 0; stage < s->p; stage++) room += (size_t)s->n[stage];
-  r->list = calloc((size_t)r->steps, sizeof *r->list);
-  r->values = malloc(room * (size_t)r->steps * sizeof *r->values);
-  if (r->list == NULL || r->values == NULL) FAIL(ERR_MEMORY, "times of %zu actions in %lld steps", room, (long long)r->steps);
-  for (int64_t i = 0; i < r->steps; i++) TRY(read_step(r, i));
-  return ERR_OK;
-}
-
-static void reader_close(struct reader *r)
-{
-  for (int64_t i = 0; r->list && i < r->steps; i++)
-    for (int stage = 0; stage < r->s->p; stage++) {
-      free(r->list[i].start[stage]);
-      free(r->list[i].end[stage]);
-    }
-  free(r->list);
-  free(r->values);
+  return a->chunk * s->p + stage;
 }
 
 /* --- costs ---------------------------------------------------------------------------- */
@@ -156,10 +55,10 @@ static int durations(struct reader *r, enum pass pass, int k, int64_t index)
 {
   const int stage = k % r->s->p;
   int n = 0;
-  for (int64_t i = index < 0 ? 0 : index; i < (index < 0 ? r->steps : index + 1); i++)
+  for (int64_t i = index < 0 ? 0 : index; i < (index < 0 ? r->at.steps : index + 1); i++)
     for (int a = 0; a < r->s->n[stage]; a++)
       if (r->s->list[stage][a].pass == pass && virtual_stage(r->s, stage, &r->s->list[stage][a]) == k)
-        r->values[n++] = r->list[i].end[stage][a] - r->list[i].start[stage][a];
+        r->values[n++] = r->at.list[i].end[stage][a] - r->at.list[i].start[stage][a];
   return n;
 }
 
@@ -185,8 +84,9 @@ static double median_transfer(struct reader *r)
       const int k = virtual_stage(r->s, stage, x) + (forth ? -1 : 1), from = k % r->s->p;
       const int send = action_of(r->s, from, forth ? PASS_SEND_OUTPUT : PASS_SEND_GRADIENT, x->microbatch, k / r->s->p);
       if (send < 0) continue;
-      for (int64_t i = 0; i < r->steps; i++)
-        r->values[n++] = fmax(0, r->list[i].end[stage][a] - fmax(r->list[i].start[stage][a], r->list[i].start[from][send]));
+      for (int64_t i = 0; i < r->at.steps; i++)
+        r->values[n++] =
+            fmax(0, r->at.list[i].end[stage][a] - fmax(r->at.list[i].start[stage][a], r->at.list[i].start[from][send]));
     }
   return median(r->values, n);
 }
@@ -225,7 +125,8 @@ static void costs_equal(const struct schedule *s, struct costs *c)
 /* What was asked of a pass with compute: sleep. */
 static double asked_ms(const struct run_config *c, const struct partition *layers, enum pass pass, int k)
 {
-  const double n = (double)(layers->first[k + 1] - layers->first[k]), head = k == layers->stages - 1 ? c->sleep_head_ms : 0;
+  const double n = (double)(layers->first[k + 1] - layers->first[k]),
+               head = k == layers->stages - 1 ? c->sleep_head_ms : 0;
   switch (pass) {
   case PASS_FORWARD: return n * c->sleep_forward_ms + head;
   case PASS_BACKWARD: return n * (c->sleep_input_ms + c->sleep_weight_ms) + 2 * head;
@@ -275,14 +176,17 @@ static double window(const struct schedule *s, double *const *start, double *con
   return last - first;
 }
 
-static enum err play(const struct schedule *s, const struct costs *c, double *total, double *idle, struct schedule_times **keep)
+static enum err play(const struct schedule *s, const struct costs *c, double *total, double *idle,
+                     struct schedule_times **keep)
 {
   struct schedule_times *t;
   double begin;
   TRY(schedule_simulate(s, &c->of, &t));
   *total = window(s, t->start, t->end, &begin, idle);
-  if (keep) *keep = t;
-  else schedule_times_destroy(t);
+  if (keep)
+    *keep = t;
+  else
+    schedule_times_destroy(t);
   return ERR_OK;
 }
 
@@ -291,14 +195,14 @@ static enum err split_step(struct reader *r, int64_t index, struct idle *out, do
 {
   struct costs own;
   double measured[SCHEDULE_RANKS_MAX], replayed[SCHEDULE_RANKS_MAX], equal[SCHEDULE_RANKS_MAX], begin, ignored;
-  *total = window(r->s, r->list[index].start, r->list[index].end, &begin, measured);
+  *total = window(r->s, r->at.list[index].start, r->at.list[index].end, &begin, measured);
   costs_take(r, index, &own);
   TRY(play(r->s, &own, &ignored, replayed, NULL));
   costs_equal(r->s, &own);
   TRY(play(r->s, &own, &ignored, equal, NULL));
   for (int stage = 0; stage < r->s->p; stage++) {
     struct idle_stage *x = &out->stage[stage];
-    const double share = 1.0 / (double)r->steps;
+    const double share = 1.0 / (double)r->at.steps;
     x->idle_ms += measured[stage] * share;
     x->schedule_ms += equal[stage] * share;
     x->imbalance_ms += (replayed[stage] - equal[stage]) * share;
@@ -325,7 +229,7 @@ static enum err simulate(struct reader *r, struct idle *out, struct schedule_tim
 
 static enum err show(const struct reader *r, const struct schedule_times *times, struct idle *out)
 {
-  const struct step *x = &r->list[out->shown - r->first];
+  const struct actions_step *x = &r->at.list[out->shown - r->at.first];
   double idle[SCHEDULE_RANKS_MAX], begin, simulated;
   window(r->s, x->start, x->end, &begin, idle);
   window(r->s, times->start, times->end, &simulated, idle);
@@ -352,15 +256,16 @@ static enum err measure(struct reader *r, struct idle *out, double *totals, doub
   enum err err;
   struct schedule_times *times = NULL;
   double *sorted = r->values;
-  out->steps = r->steps;
-  for (int64_t i = 0; i < r->steps; i++) TRY(split_step(r, i, out, &totals[i], &bubbles[i]));
-  memcpy(sorted, totals, (size_t)r->steps * sizeof *sorted);
-  out->total_ms = median(sorted, (int)r->steps);
-  memcpy(sorted, bubbles, (size_t)r->steps * sizeof *sorted);
-  out->bubble_ms = median(sorted, (int)r->steps);
+  out->steps = r->at.steps;
+  for (int64_t i = 0; i < r->at.steps; i++) TRY(split_step(r, i, out, &totals[i], &bubbles[i]));
+  memcpy(sorted, totals, (size_t)r->at.steps * sizeof *sorted);
+  out->total_ms = median(sorted, (int)r->at.steps);
+  memcpy(sorted, bubbles, (size_t)r->at.steps * sizeof *sorted);
+  out->bubble_ms = median(sorted, (int)r->at.steps);
   out->busy_ms = out->total_ms - out->bubble_ms;
-  for (int64_t i = 0; i < r->steps; i++)
-    if (i == 0 || fabs(totals[i] - out->total_ms) < fabs(totals[out->shown - r->first] - out->total_ms)) out->shown = r->first + i;
+  for (int64_t i = 0; i < r->at.steps; i++)
+    if (i == 0 || fabs(totals[i] - out->total_ms) < fabs(totals[out->shown - r->at.first] - out->total_ms))
+      out->shown = r->at.first + i;
   TRY(lateness(r, &out->late_ms));
   TRY(simulate(r, out, &times));
   err = show(r, times, out);
@@ -371,25 +276,29 @@ static enum err measure(struct reader *r, struct idle *out, double *totals, doub
 enum err idle_measure(const struct run_data *run, int dp_rank, int tp_rank, struct idle *out)
 {
   enum err err;
-  struct reader r = {0};
+  struct reader r = {.run = run};
   double *medians = NULL;
   const struct run_config *c = &run->config;
   *out = (struct idle){.stages = (int)c->pp};
-  TRY(schedule_create((enum schedule_kind)c->schedule, (int)c->pp, (int)config_accumulation(c), (int)c->chunks, &out->schedule));
+  TRY(schedule_create((enum schedule_kind)c->schedule, (int)c->pp, (int)config_accumulation(c), (int)c->chunks,
+                      &out->schedule));
   r.s = out->schedule;
   out->stage = calloc((size_t)out->stages, sizeof *out->stage);
   if (out->stage == NULL) FAIL_TO(undo, ERR_MEMORY, "%d stages", out->stages);
-  TRY_TO(undo, reader_open(run, out->schedule, dp_rank, tp_rank, &r));
-  medians = malloc(2 * (size_t)r.steps * sizeof *medians);
-  if (medians == NULL) FAIL_TO(undo, ERR_MEMORY, "%lld steps", (long long)r.steps);
-  TRY_TO(undo, measure(&r, out, medians, medians + r.steps));
+  TRY_TO(undo, actions_read(run, out->schedule, dp_rank, tp_rank, &r.at));
+  r.values = malloc(r.at.total * (size_t)r.at.steps * sizeof *r.values);
+  medians = malloc(2 * (size_t)r.at.steps * sizeof *medians);
+  if (medians == NULL || r.values == NULL) FAIL_TO(undo, ERR_MEMORY, "%lld steps", (long long)r.at.steps);
+  TRY_TO(undo, measure(&r, out, medians, medians + r.at.steps));
   free(medians);
-  reader_close(&r);
+  free(r.values);
+  actions_free(&r.at);
   return ERR_OK;
 
 undo:
   free(medians);
-  reader_close(&r);
+  free(r.values);
+  actions_free(&r.at);
   idle_free(out);
   return err;
 }

@@ -1,4 +1,5 @@
-/* idle.h - where the time of a pipeline's stages goes that no pass fills: measured, and the list played with measured costs.
+/* idle.h - where the time of a pipeline's stages goes that no pass fills: measured, and the list played with measured
+ * costs.
  *
  * From `action` records alone.  Of a step counts the window from the first pass of any stage to the end of the last;
  * a stage is idle for what its own passes leave of it.  The idle time of each stage is split into
@@ -16,7 +17,7 @@
 
 struct idle_stage {
   double idle_ms, schedule_ms, imbalance_ms, transfer_ms; /* means over steps */
-  int n; /* actions of its list */
+  int n;                                                  /* actions of its list */
   /* of each action, from the window's start: in the step nearest to the median, and simulated */
   double *start_ms, *end_ms, *simulated_start_ms, *simulated_end_ms;
 };
@@ -25,9 +26,9 @@ struct idle {
   struct schedule *schedule;
   int stages;
   struct idle_stage *stage;
-  int64_t steps, shown; /* steps that count; the one whose actions are in `stage` */
-  double total_ms, bubble_ms;         /* medians over steps: the window; idle time, mean over stages   */
-  double busy_ms;                     /* the window less the bubble                                    */
+  int64_t steps, shown;                           /* steps that count; the one whose actions are in `stage` */
+  double total_ms, bubble_ms;                     /* medians over steps: the window; idle time, mean over stages   */
+  double busy_ms;                                 /* the window less the bubble                                    */
   double simulated_total_ms, simulated_bubble_ms; /* the list played with the run's median times       */
   double forward_ms, input_ms, weight_ms, transfer_ms; /* those medians; of passes, means over virtual stages */
   double late_ms; /* what this machine's own lateness can make of the bubble: see idle.c */

@@ -1,4 +1,5 @@
-/* idle_test.c - idle time of stages and what the check `bubble` says of it, from action records made by playing a list. */
+/* idle_test.c - idle time of stages and what the check `bubble` says of it, from action records made by playing a list.
+ */
 #include "idle.h"
 
 #include "evidence.h"
@@ -26,7 +27,8 @@ static json_t *add(struct made *m, const char *kind, int rank, int step)
   return r;
 }
 
-/* What each virtual stage takes: its layers, the last one `head` more in each pass; everything `slower` times as long. */
+/* What each virtual stage takes: its layers, the last one `head` more in each pass; everything `slower` times as long.
+ */
 struct made_costs {
   struct schedule_costs of;
   double forward[COSTS], input[COSTS], weight[COSTS];
@@ -35,9 +37,11 @@ static void costs_of(const struct run_config *c, double slower, double transfer,
 {
   struct partition layers;
   CHECK_OK(partition_make(c, &layers));
-  out->of = (struct schedule_costs){.forward = out->forward, .input = out->input, .weight = out->weight, .transfer = transfer};
+  out->of = (struct schedule_costs){
+      .forward = out->forward, .input = out->input, .weight = out->weight, .transfer = transfer};
   for (int k = 0; k < layers.stages; k++) {
-    const double n = (double)(layers.first[k + 1] - layers.first[k]), head = k == layers.stages - 1 ? c->sleep_head_ms : 0;
+    const double n = (double)(layers.first[k + 1] - layers.first[k]),
+                 head = k == layers.stages - 1 ? c->sleep_head_ms : 0;
     out->forward[k] = slower * (n * F + head);
     out->input[k] = slower * (n * I + head);
     out->weight[k] = slower * (n * W + head);
@@ -67,7 +71,8 @@ static void add_step(struct made *m, int step, const struct made_costs *costs, d
   schedule_times_destroy(t);
 }
 
-static void made_setup(struct made *m, enum schedule_kind kind, int p, int microbatches, int v, const char *stages, double head)
+static void made_setup(struct made *m, enum schedule_kind kind, int p, int microbatches, int v, const char *stages,
+                       double head)
 {
   *m = (struct made){.records = json_array()};
   struct run_config *c = &m->data.config;
@@ -96,8 +101,8 @@ static void made_setup(struct made *m, enum schedule_kind kind, int p, int micro
 }
 
 /* All steps alike. */
-static void made_run(struct made *m, enum schedule_kind kind, int p, int microbatches, int v, const char *stages, double head, double slower,
-                     double transfer, double late_ms)
+static void made_run(struct made *m, enum schedule_kind kind, int p, int microbatches, int v, const char *stages,
+                     double head, double slower, double transfer, double late_ms)
 {
   struct made_costs costs;
   made_setup(m, kind, p, microbatches, v, stages, head);
@@ -127,8 +132,10 @@ static void equal_stages_idle_for_the_schedule_alone(void)
     enum schedule_kind kind;
     int p, m, v;
     double bubble;
-  } rows[] = {{SCHEDULE_GPIPE, 2, 4, 1, 1 * 4 * 30},       {SCHEDULE_1F1B, 4, 8, 1, 3 * 2 * 30},
-              {SCHEDULE_INTERLEAVED, 2, 4, 2, 1 * 2 * 30}, {SCHEDULE_ZB_H1, 4, 8, 1, 3 * 2 * (10 + 12 - 8)}};
+  } rows[] = {{SCHEDULE_GPIPE, 2, 4, 1, 1 * 4 * 30},
+              {SCHEDULE_1F1B, 4, 8, 1, 3 * 2 * 30},
+              {SCHEDULE_INTERLEAVED, 2, 4, 2, 1 * 2 * 30},
+              {SCHEDULE_ZB_H1, 4, 8, 1, 3 * 2 * (10 + 12 - 8)}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct made m;
     struct idle x;
@@ -153,14 +160,16 @@ static void equal_stages_idle_for_the_schedule_alone(void)
   }
 }
 
-/* Two stages of 6 and 2 layers, one micro-batch after the other: the first never waits but at the ends, the second does. */
+/* Two stages of 6 and 2 layers, one micro-batch after the other: the first never waits but at the ends, the second
+ * does. */
 static void uneven_stages_idle_for_imbalance(void)
 {
   struct made m;
   struct idle x;
   made_run(&m, SCHEDULE_GPIPE, 2, 4, 1, "6,2", 0, 1, 0, 0);
   if (CHECK_OK(idle_measure(&m.data, 0, 0, &x))) {
-    const double total = 4 * 60 + 20 + 40 + 4 * 120; /* forwards of stage 0, stage 1's last there and first back, backwards of stage 0 */
+    const double total =
+        4 * 60 + 20 + 40 + 4 * 120; /* forwards of stage 0, stage 1's last there and first back, backwards of stage 0 */
     CHECK_NEAR(x.total_ms, total, 1e-6);
     CHECK_NEAR(x.stage[0].idle_ms, total - 4 * 180, 1e-6);
     CHECK_NEAR(x.stage[1].idle_ms, total - 4 * 60, 1e-6);
@@ -276,7 +285,10 @@ static void the_step_that_is_shown_is_the_usual_one(void)
   made_free(&m);
 }
 
-static json_t *first_action(struct made *m, int rank, int step) { return (json_t *)evidence_record(&m->data, "action", rank, step, -1); }
+static json_t *first_action(struct made *m, int rank, int step)
+{
+  return (json_t *)evidence_record(&m->data, "action", rank, step, -1);
+}
 
 static void other_passes_than_the_list_fail(void)
 {
@@ -333,17 +345,17 @@ static void every_allocation_may_fail(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(equal_stages_idle_for_the_schedule_alone),
-    TEST(uneven_stages_idle_for_imbalance),
-    TEST(a_slower_head_is_imbalance_too),
-    TEST(transfers_that_are_waited_for_are_exposed),
-    TEST(a_wait_that_is_not_in_the_list_fails),
-    TEST(what_a_late_machine_explains_decides_nothing),
-    TEST(real_passes_vary_instead),
-    TEST(the_step_that_is_shown_is_the_usual_one),
-    TEST(other_passes_than_the_list_fail),
-    TEST(missing_evidence_is_no_pass),
-    TEST(every_allocation_may_fail),
+      TEST(equal_stages_idle_for_the_schedule_alone),
+      TEST(uneven_stages_idle_for_imbalance),
+      TEST(a_slower_head_is_imbalance_too),
+      TEST(transfers_that_are_waited_for_are_exposed),
+      TEST(a_wait_that_is_not_in_the_list_fails),
+      TEST(what_a_late_machine_explains_decides_nothing),
+      TEST(real_passes_vary_instead),
+      TEST(the_step_that_is_shown_is_the_usual_one),
+      TEST(other_passes_than_the_list_fail),
+      TEST(missing_evidence_is_no_pass),
+      TEST(every_allocation_may_fail),
   };
   return test_main("idle", tests, sizeof tests / sizeof *tests);
 }

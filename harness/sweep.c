@@ -171,7 +171,7 @@ static enum err make_row(struct sweep *s, const int *row, const struct suite_cas
 static enum err judge_row(struct sweep *s, const int *row, bool *wanted)
 {
   const struct combination c = combination_of(s, row);
-  const struct suite_case *made;
+  const struct suite_case *made = NULL;
   *wanted = false;
   if (is_excepted(s, &c)) return ERR_OK;
   TRY(make_row(s, row, &made));

@@ -59,7 +59,7 @@ void params_initial(const struct param_table *t, int i, uint64_t seed, bool reve
  *            a tied wte: both, each with a copy
  *   cut      in columns: of each of the row's blocks an equal share, side by side (QKV: the
  *            rank's heads of q, of k, of v); in rows: an equal share of consecutive rows.  A
- *            row with `pad` is filled with zero rows until it can be cut.  Others are whole on every
+ *            row with `pad` is filled with zero rows until it can be cut (tp above 1).  Others are whole on every
  *            tensor rank
  */
 struct params_place {

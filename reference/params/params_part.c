@@ -40,7 +40,8 @@ bool params_here(const struct param_table *t, int i, const struct params_place *
 void params_part(const struct param_table *t, int i, const struct params_place *place, struct param_part *out)
 {
   const struct param *row = &t->rows[i];
-  const int64_t padded = (row->rows + row->pad - 1) / row->pad * row->pad;
+  const int64_t multiple = place->tp > 1 ? row->pad : 1; /* uncut needs no padding */
+  const int64_t padded = (row->rows + multiple - 1) / multiple * multiple;
   *out = (struct param_part){0, 0};
   if (!params_here(t, i, place)) return;
   BUG_IF(row->cut == PARAM_CUT_ROWS && padded % place->tp != 0);

@@ -7,6 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Tensor parallelism's collectives are on the compute stream: a pass cannot go on without them. */
+static bool is_collective(const char *kernel)
+{
+  static const char *const names[] = {"allreduce", "reduce_scatter", "allgather", "broadcast", "send", "recv", "group", "barrier"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(kernel, names[i]) == 0) return true;
+  return false;
+}
+
 struct meters_time meters_split(const struct dev_interval *list, int64_t n)
 {
   struct meters_time t = {0};
@@ -18,6 +27,11 @@ struct meters_time meters_split(const struct dev_interval *list, int64_t n)
       continue;
     }
     t.exposed_ms += x->waited_ms;
+    if (is_collective(x->kernel)) {
+      t.comm_ms += busy_ms;
+      t.exposed_ms += busy_ms;
+      continue;
+    }
     switch (x->phase) {
     case DEV_PHASE_FORWARD: t.forward_ms += busy_ms; break;
     case DEV_PHASE_BACKWARD: t.backward_ms += busy_ms; break;
@@ -52,10 +66,14 @@ enum err meters_calls(const struct dev_interval *list, int64_t n, const struct c
   return ERR_OK;
 }
 
-double meters_matmul_flops(const struct run_config *run, double valid_tokens)
+double meters_matmul_flops(const struct run_config *run, const struct params_place *place, double valid_tokens)
 {
+  const struct partition *p = &place->partition;
   const double C = (double)run->hidden;
-  return 6.0 * valid_tokens * ((double)run->layers * 12.0 * C * C + (double)run->vocab * C);
+  int64_t layers = 0;
+  for (int k = place->pp_rank; k < p->stages; k += place->pp) layers += p->first[k + 1] - p->first[k];
+  const double head = place->pp_rank == place->pp - 1 ? (double)run->vocab * C : 0.0;
+  return 6.0 * valid_tokens * ((double)layers * 12.0 * C * C + head) / place->tp;
 }
 
 /* A line "name:  123 kB" of /proc/self/status. */

@@ -5,13 +5,13 @@
 #include "comm/comm.h"
 #include "device/dev.h"
 
-#include "base/config.h"
+#include "params/params.h"
 
 /* One step, in milliseconds, as keys.def "time" has it. */
 struct meters_time {
   double forward_ms, backward_ms, optimizer_ms, other_ms; /* compute stream busy                    */
-  double exposed_ms;                                      /* compute stream waited for another      */
-  double comm_ms;                                         /* other streams busy                     */
+  double exposed_ms; /* compute stream waited for another, or ran a collective itself */
+  double comm_ms;    /* other streams busy, and collectives on compute               */
 };
 struct meters_time meters_split(const struct dev_interval *list, int64_t n);
 
@@ -21,8 +21,9 @@ enum err meters_calls(const struct dev_interval *list, int64_t n, const struct c
                       double offset_ms, double *ready_ms, double *end_ms);
 
 /* FLOP of this rank's matrix products with weights for n valid tokens: 2 a weight forward, 4
- * backward (Kaplan et al. 2020, section 2.1), attention's own products not counted. */
-double meters_matmul_flops(const struct run_config *run, double valid_tokens);
+ * backward (Kaplan et al. 2020, section 2.1), attention's own products not counted.  Of the layers
+ * of its stage, the head on the last, and its part of each. */
+double meters_matmul_flops(const struct run_config *run, const struct params_place *place, double valid_tokens);
 
 /* The system's high-water mark of this process's memory, in bytes.  meters_memory_restart()
  * gives unused memory back, sets the mark to what is held now and returns that. */

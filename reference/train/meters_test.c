@@ -45,7 +45,25 @@ static void each_collective_has_its_own_interval(void)
 static void flops_are_six_a_weight_and_token(void)
 {
   const struct run_config run = {.layers = 12, .hidden = 768, .vocab = 50257};
-  CHECK_NEAR(meters_matmul_flops(&run, 10.0), 10.0 * 6.0 * (12 * 12 * 768.0 * 768.0 + 50257.0 * 768.0), 1.0);
+  const double layer = 12 * 768.0 * 768.0, head = 50257.0 * 768.0;
+  const struct params_place alone = {.tp = 1, .pp = 1, .partition = {.stages = 1, .first = {0, 12}}};
+  CHECK_NEAR(meters_matmul_flops(&run, &alone, 10.0), 60.0 * (12 * layer + head), 1.0);
+  /* Two stages with two chunks each, of 4, 3, 3 and 2 layers; two tensor ranks. */
+  struct params_place place = {.tp = 2, .pp = 2, .partition = {.stages = 4, .first = {0, 4, 7, 10, 12}}};
+  CHECK_NEAR(meters_matmul_flops(&run, &place, 10.0), 60.0 * 7 * layer / 2, 1.0);
+  place.pp_rank = 1;
+  CHECK_NEAR(meters_matmul_flops(&run, &place, 10.0), 60.0 * (5 * layer + head) / 2, 1.0);
+}
+
+static void a_collective_on_the_compute_stream_is_exposed(void)
+{
+  static const struct dev_interval some[] = {
+    {.stream = "compute", .kernel = "op_linear_fwd", .phase = DEV_PHASE_FORWARD, .start_ms = 0, .end_ms = 4},
+    {.stream = "compute", .kernel = "allreduce", .phase = DEV_PHASE_FORWARD, .start_ms = 4, .end_ms = 7},
+    {.stream = "compute", .kernel = "allgather", .phase = DEV_PHASE_BACKWARD, .start_ms = 8, .end_ms = 10, .waited_ms = 1},
+  };
+  const struct meters_time t = meters_split(some, 3);
+  CHECK(t.forward_ms == 4 && t.backward_ms == 0 && t.exposed_ms == 3 + 2 + 1 && t.comm_ms == 5);
 }
 
 static void the_high_water_mark_keeps_what_is_gone(void)
@@ -74,6 +92,7 @@ int main(void)
     TEST(time_is_split_by_phase_and_stream),
     TEST(each_collective_has_its_own_interval),
     TEST(flops_are_six_a_weight_and_token),
+    TEST(a_collective_on_the_compute_stream_is_exposed),
     TEST(the_high_water_mark_keeps_what_is_gone),
   };
   return test_main("meters", tests, sizeof tests / sizeof *tests);

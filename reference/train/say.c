@@ -3,7 +3,9 @@
 
 #include "base/fault.h"
 #include "ops/ops.h"
+#include "train/canonical.h"
 #include "train/env.h"
+#include "train/hash.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,7 @@ enum err say_run(const struct output *o)
   return ERR_OK;
 }
 
-enum err say_rank(const struct output *o, int threads)
+enum err say_rank(const struct output *o, int threads, const struct mesh *m)
 {
   struct record_file *f = o->records;
   int64_t cores[CORES_MAX];
@@ -41,78 +43,96 @@ enum err say_rank(const struct output *o, int threads)
   record_ints(f, "got.cores", cores, n);
   record_text(f, "got.device", cpu);
   record_int(f, "got.threads", threads);
+  if (m) {
+    record_int(f, "got.pp_rank", m->pp_rank);
+    record_int(f, "got.dp_rank", m->dp_rank);
+    record_int(f, "got.tp_rank", m->tp_rank);
+  }
   record_real(f, "got.clock_offset_ms", o->clock_offset_ms);
   record_real(f, "got.clock_error_ms", o->clock_error_ms);
   TRY(record_end(f));
   return ERR_OK;
 }
 
-/* FNV-1a over 64-bit words (Fowler, Noll, Vo), going on from `hash`. */
-static const uint64_t hash_start = 0xcbf29ce484222325u;
-static uint64_t hash_words(uint64_t hash, const void *at, size_t bytes)
-{
-  uint64_t word;
-  for (size_t i = 0; i + sizeof word <= bytes; i += sizeof word) {
-    memcpy(&word, (const char *)at + i, sizeof word);
-    hash = (hash ^ word) * 0x100000001b3u;
-  }
-  return hash;
-}
-
-/* Contents of a row, each element widened to float64, so that runs of every precision compare. */
+/* Going on with n elements, each widened to float64, so that runs of every precision compare. */
 enum { PIECE = 1 << 16 }; /* elements */
 struct piece {
   char raw[PIECE * sizeof(double)];
   double wide[PIECE];
 };
+static uint64_t hash_elements(uint64_t hash, const void *at, enum dtype type, int64_t n, double *wide)
+{
+  for (int64_t i = 0; i < n; i++) wide[i] = type == DTYPE_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+  return hash_words(hash, wide, (size_t)n * sizeof *wide);
+}
+
+/* A row that this rank has whole, by pieces: no second copy of the model. */
 static enum err hash_row(struct trainer *t, const struct tensor *row, struct piece *p, uint64_t *out)
 {
   const int64_t count = tensor_count(row);
   const size_t size = dtype_bytes(row->type);
-  uint64_t hash = hash_start;
+  *out = hash_start;
   for (int64_t first = 0; first < count; first += PIECE) {
     const int64_t n = count - first < PIECE ? count - first : PIECE;
     TRY(dev_copy_out(t->compute, p->raw, (const char *)row->at + (size_t)first * size, (size_t)n * size));
     TRY(dev_sync_stream(t->compute));
     TRY(dev_host_touch(t->dev, p->raw, (size_t)n * size, false));
-    for (int64_t i = 0; i < n; i++) {
-      float narrow;
-      memcpy(&narrow, p->raw + (size_t)i * size, sizeof narrow);
-      p->wide[i] = (double)narrow;
-      if (row->type == DTYPE_F64) memcpy(&p->wide[i], p->raw + (size_t)i * size, sizeof p->wide[i]);
-    }
-    hash = hash_words(hash, p->wide, (size_t)n * sizeof *p->wide);
+    *out = hash_elements(*out, p->raw, row->type, n, p->wide);
   }
-  *out = hash;
   return ERR_OK;
 }
 
-enum err say_parameters(struct trainer *t, const struct output *o)
+static void hash_host(const struct tensor *row, struct piece *p, uint64_t *out)
+{
+  const int64_t count = tensor_count(row);
+  *out = hash_start;
+  for (int64_t first = 0; first < count; first += PIECE) {
+    const int64_t n = count - first < PIECE ? count - first : PIECE;
+    *out = hash_elements(*out, (const char *)row->at + (size_t)first * dtype_bytes(row->type), row->type, n, p->wide);
+  }
+}
+
+static enum err say_parameter(const struct trainer *t, const struct output *o, int row, uint64_t hash)
 {
   struct record_file *f = o->records;
+  const struct param *p = &t->table->rows[row];
+  record_begin(f, "parameter", -1, -1);
+  record_text(f, "got.name", p->name);
+  record_int(f, "got.rows", p->rows);
+  record_int(f, "got.cols", p->cols);
+  record_hex(f, "got.hash", hash);
+  record_bool(f, "got.decay", p->decay);
+  record_bool(f, "got.frozen", p->frozen);
+  record_bool(f, "got.zero_gradient", p->zero_gradient);
+  TRY(record_end(f));
+  return ERR_OK;
+}
+
+/* Rank 0 says each row; a cut model is collected first. */
+enum err say_parameters(struct trainer *t, const struct output *o)
+{
   enum err err = ERR_OK;
+  struct canonical *whole = NULL;
   struct piece *piece = malloc(sizeof *piece);
   if (piece == NULL) FAIL(ERR_MEMORY, "hashes of parameters: %zu bytes", sizeof *piece);
-  for (int i = 0; i < t->table->n; i++) {
-    const struct param *p = &t->table->rows[i];
-    const struct tensor row = trainer_row(t, t->weights, i);
+  if (canonical_is_cut(t)) {
+    TRY_TO(free_piece, canonical_create(t, &whole));
+    TRY_TO(free_piece, canonical_take(whole, t->weights));
+  }
+  for (int i = 0; comm_rank(t->world) == 0 && i < t->table->n; i++) {
     uint64_t hash = 0;
-    TRY_TO(free_piece, hash_row(t, &row, piece, &hash));
-    record_begin(f, "parameter", -1, -1);
-    record_text(f, "got.name", p->name);
-    record_int(f, "got.rows", p->rows);
-    record_int(f, "got.cols", p->cols);
-    record_hex(f, "got.hash", hash);
-    record_bool(f, "got.decay", p->decay);
-    record_bool(f, "got.frozen", p->frozen);
-    record_bool(f, "got.zero_gradient", p->zero_gradient);
-    TRY_TO(free_piece, record_end(f));
+    const struct tensor row = whole ? canonical_row(whole, i) : trainer_row(t, t->weights, i);
+    if (whole) hash_host(&row, piece, &hash);
+    else TRY_TO(free_piece, hash_row(t, &row, piece, &hash));
+    TRY_TO(free_piece, say_parameter(t, o, i, hash));
   }
 free_piece:
+  canonical_destroy(whole);
   free(piece);
   return err;
 }
 
+/* Every rank of a replica has its batches; its losses are told once. */
 enum err say_batches(const struct trainer *t, const struct output *o, int64_t step)
 {
   struct record_file *f = o->records;
@@ -126,6 +146,7 @@ enum err say_batches(const struct trainer *t, const struct output *o, int64_t st
     record_int(f, "got.valid_tokens", b->n_valid);
     record_hex(f, "got.hash", batch_hash(b));
     TRY(record_end(f));
+    if (!trainer_has_loss(t) || t->mesh.tp_rank != 0) continue;
     record_begin(f, "microbatch", step, t->micro[i].number);
     record_real(f, "got.loss_sum", t->loss_sums[i]);
     record_int(f, "got.valid_tokens", b->n_valid);
@@ -140,7 +161,7 @@ enum err say_step(const struct trainer *t, const struct output *o, int64_t step)
   struct record_file *f = o->records;
   const struct trainer_numbers *now = &t->now;
   double loss_sum = now->all[0], count = now->count, loss = now->all[1];
-  if (fault_is(FAULT_LN_LOGGED_LOSS_LOCAL_ONLY)) loss_sum = now->mine[0], count = t->valid_here, loss = loss_sum / count;
+  if (fault_is(FAULT_LN_LOGGED_LOSS_LOCAL_ONLY)) loss_sum = now->mine[0], count = (double)t->n_valid, loss = loss_sum / count;
   record_begin(f, "step", step, -1);
   record_real(f, "got.loss_sum", loss_sum);
   record_int(f, "got.valid_tokens", (int64_t)count);
@@ -162,36 +183,6 @@ enum err say_evaluation(const struct output *o, int64_t step, const struct evalu
   record_real(f, "got.loss", e->loss);
   record_real(f, "got.train_loss", e->train_loss);
   TRY(record_end(f));
-  return ERR_OK;
-}
-
-/* --- what must be equal on all ranks -------------------------------------------------- */
-
-static enum err say_hash(const struct output *o, int64_t step, const char *what, uint64_t hash)
-{
-  record_begin(o->records, "replica", step, -1);
-  record_text(o->records, "got.what", what);
-  record_text(o->records, "got.group", "dp");
-  record_hex(o->records, "got.hash", hash);
-  TRY(record_end(o->records));
-  return ERR_OK;
-}
-
-enum err say_replicas(struct trainer *t, const struct output *o, int64_t step)
-{
-  void *const buffers[] = {t->weights, t->gradients, optim_moments1(t->optim), optim_moments2(t->optim)};
-  int64_t hashes[4] = {0};
-  for (int i = 0; i < 4 && buffers[i]; i++) {
-    const struct tensor flat = trainer_flat(t, buffers[i]), hash = trainer_scalar(&t->at.hashes, 0, i);
-    TRY(op_hash(t->compute, &hash, &flat));
-  }
-  TRY(dev_copy_out(t->compute, hashes, t->at.hashes.at, sizeof hashes)); /* the last thing queued: `hashes` outlives it */
-  TRY(dev_sync_stream(t->compute));
-  const double scalars[] = {t->now.count, t->now.all[0], t->now.all[1], t->now.norm, t->now.factor, t->now.lr};
-  TRY(say_hash(o, step, "weights", (uint64_t)hashes[0]));
-  TRY(say_hash(o, step, "gradients", (uint64_t)hashes[1]));
-  if (buffers[2]) TRY(say_hash(o, step, "moments", hash_words(hash_start, hashes + 2, 2 * sizeof *hashes)));
-  TRY(say_hash(o, step, "scalars", hash_words(hash_start, scalars, sizeof scalars)));
   return ERR_OK;
 }
 

@@ -8,14 +8,15 @@
 #include "train/trainer.h"
 
 enum err say_run(const struct output *o);               /* rank 0 */
-enum err say_rank(const struct output *o, int threads); /* all ranks */
-enum err say_parameters(struct trainer *t, const struct output *o); /* rank 0; waits for the device */
+enum err say_rank(const struct output *o, int threads, const struct mesh *m); /* all ranks; m: NULL outside training */
+enum err say_parameters(struct trainer *t, const struct output *o); /* all ranks, rank 0 writes; waits for the device */
 enum err say_batches(const struct trainer *t, const struct output *o, int64_t step); /* kinds batch and microbatch */
 enum err say_step(const struct trainer *t, const struct output *o, int64_t step);
 enum err say_evaluation(const struct output *o, int64_t step, const struct evaluation *e);
 /* Hashes of weights, gradients, moments and scalars; waits for the device. */
 enum err say_replicas(struct trainer *t, const struct output *o, int64_t step);
 enum err say_calls(const struct trainer *t, const struct output *o, int64_t step); /* kinds trace and shim */
+/* Kinds time and, with trace_time, action. */
 enum err say_time(const struct trainer *t, const struct output *o, int64_t step, const struct step_clock *clock);
 struct say_memory { int64_t os_base, os_peak, allocations_first; };
 enum err say_memory(const struct trainer *t, const struct output *o, const struct say_memory *m);

@@ -5,6 +5,7 @@
 #include "train/meters.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -64,6 +65,52 @@ free_ms:
   return err;
 }
 
+/* From the first to the last interval of each action. */
+struct action_times {
+  double *ready, *start, *end;
+};
+static void spread(const struct dev_interval *list, int64_t n, double offset_ms, int n_actions, struct action_times *at)
+{
+  for (int i = 0; i < n_actions; i++) at->start[i] = INFINITY, at->ready[i] = INFINITY, at->end[i] = -INFINITY;
+  for (int64_t k = 0; k < n; k++) {
+    const struct dev_interval *x = &list[k];
+    if (x->action < 0 || x->action >= n_actions) continue;
+    at->ready[x->action] = fmin(at->ready[x->action], x->ready_ms + offset_ms);
+    at->start[x->action] = fmin(at->start[x->action], x->start_ms + offset_ms);
+    at->end[x->action] = fmax(at->end[x->action], x->end_ms + offset_ms);
+  }
+}
+
+/* What the pipeline did, action by action. */
+static enum err say_actions(const struct trainer *t, const struct output *o, int64_t step, const struct dev_interval *list, int64_t n)
+{
+  struct record_file *f = o->records;
+  const int stage = t->mesh.pp_rank, n_actions = t->training->n[stage];
+  double *ms = malloc((size_t)(3 * n_actions + 1) * sizeof *ms);
+  json_t *passes = json_array();
+  if (ms == NULL) {
+    json_decref(passes);
+    FAIL(ERR_MEMORY, "times of %d actions", n_actions);
+  }
+  struct action_times at = {ms, ms + n_actions, ms + 2 * n_actions};
+  spread(list, n, o->clock_offset_ms, n_actions, &at);
+  for (int i = 0; i < n_actions; i++) {
+    const struct schedule_action *a = &t->training->list[stage][i];
+    char text[64];
+    snprintf(text, sizeof text, "%s %d %d", schedule_pass_name(a->pass), a->microbatch, a->chunk);
+    json_array_append_new(passes, json_string(text));
+  }
+  record_begin(f, "action", step, -1);
+  record_int(f, "got.stage", stage);
+  record_json(f, "got.passes", passes);
+  record_reals(f, "got.ready_ms", at.ready, n_actions);
+  record_reals(f, "got.start_ms", at.start, n_actions);
+  record_reals(f, "got.end_ms", at.end, n_actions);
+  free(ms);
+  TRY(record_end(f));
+  return ERR_OK;
+}
+
 enum err say_time(const struct trainer *t, const struct output *o, int64_t step, const struct step_clock *clock)
 {
   struct record_file *f = o->records;
@@ -82,7 +129,8 @@ enum err say_time(const struct trainer *t, const struct output *o, int64_t step,
   record_real(f, "got.exposed_ms", m.exposed_ms);
   record_real(f, "got.comm_ms", m.comm_ms);
   if (t->run.trace_time) TRY(say_call_times(t, o, list, n));
-  record_real(f, "got.matmul_flops", meters_matmul_flops(&t->run, (double)t->n_valid));
+  record_real(f, "got.matmul_flops", meters_matmul_flops(&t->run, &t->place, (double)t->n_valid));
   TRY(record_end(f));
+  if (t->run.trace_time && t->mesh.pp > 1) TRY(say_actions(t, o, step, list, n));
   return ERR_OK;
 }

@@ -19,9 +19,9 @@ enum err step_fetch(struct trainer *t, int64_t step)
 /* The host's last dev_sync() orders this write after compute's last use of the count. */
 enum err step_count(struct trainer *t)
 {
-  t->valid_here = (double)t->n_valid;
+  t->valid_here = trainer_has_loss(t) ? (double)t->n_valid : 0.0; /* once a replica */
   TRY(dev_copy_in(t->scalar, t->at.count.at, &t->valid_here, sizeof t->valid_here));
-  TRY(comm_allreduce(t->sums, &t->at.count, COMM_SUM));
+  TRY(comm_allreduce(t->groups.sums, &t->at.count, COMM_SUM));
   TRY(dev_copy_out(t->scalar, &t->now.count, t->at.count.at, sizeof t->now.count));
   TRY(dev_record(t->counted, t->scalar));
   return ERR_OK;
@@ -34,12 +34,44 @@ enum err step_scale(struct trainer *t)
   return ERR_OK;
 }
 
-static enum err forward(struct trainer *t, int64_t i)
+/* Where pass a of the list being queued stands. */
+static int64_t micro_of(const struct trainer *t, const struct schedule_action *a) { return t->first_micro + a->microbatch; }
+static bool has_head(const struct trainer *t, const struct schedule_action *a)
 {
+  return trainer_has_loss(t) && a->chunk == (int)t->run.chunks - 1;
+}
+
+static struct model_pass model_pass_of(const struct trainer *t, const struct schedule_action *a)
+{
+  return (struct model_pass){.chunk = a->chunk, .slot = a->slot, .weight_slot = a->weight_slot, .input = a->input,
+                             .in = &t->micro[micro_of(t, a)].input};
+}
+
+/* compute: sleep.  The pass takes as long as its chunk's layers are said to, and leaves no numbers. */
+static enum err sleep_instead(struct trainer *t, const struct schedule_action *a)
+{
+  const struct run_config *run = &t->run;
+  const double each = a->pass == PASS_FORWARD          ? run->sleep_forward_ms
+                      : a->pass == PASS_BACKWARD       ? run->sleep_input_ms + run->sleep_weight_ms
+                      : a->pass == PASS_BACKWARD_INPUT ? run->sleep_input_ms
+                                                       : run->sleep_weight_ms;
+  const int stage = a->chunk * t->mesh.pp + t->mesh.pp_rank;
+  const int64_t layers = t->place.partition.first[stage + 1] - t->place.partition.first[stage];
+  const double head = has_head(t, a) ? run->sleep_head_ms * (a->pass == PASS_BACKWARD ? 2 : 1) : 0;
+  TRY(op_sleep(t->compute, (double)layers * each + head));
+  return ERR_OK;
+}
+
+static enum err forward(struct trainer *t, const struct schedule_action *a)
+{
+  const int64_t i = micro_of(t, a);
   const struct tensor loss = trainer_scalar(&t->at.losses, 0, i);
-  TRY(trainer_load(t, i));
+  const struct model_pass pass = model_pass_of(t, a);
+  dev_set_phase(t->dev, DEV_PHASE_FORWARD, t->step_number, (int)t->micro[i].number);
+  if (a->chunk == 0) TRY(trainer_load(t, i));
+  if (t->run.compute == COMPUTE_SLEEP) return sleep_instead(t, a);
   TRY(plant_slow_start(t));
-  TRY(model_forward(t->model, &(struct model_pass){.in = &t->input}, true, &loss));
+  TRY(model_forward(t->model, &pass, true, &loss));
   TRY(plant_slow_finish(t));
   return ERR_OK;
 }
@@ -50,55 +82,111 @@ static bool launches_sums_first(const struct trainer *t)
   return fault_is(FAULT_HG_CONCURRENT_COMMUNICATORS) && comm_rank(t->world) == fault_rank;
 }
 
-static enum err backward(struct trainer *t, int64_t i, bool last)
+/* What the loss of micro-batch i is multiplied by; a fault changes it. */
+static enum err scale_of(struct trainer *t, int64_t i, struct tensor *scale)
 {
-  const struct tensor loss = trainer_scalar(&t->at.losses, 0, i), term = trainer_scalar(&t->at.terms, 0, i);
   const int64_t n = t->micro[i].batch.n_valid;
-  struct tensor scale = t->at.scale;
-  if (fault_is(FAULT_LN_GA_MEAN_OF_MEANS) && n) TRY(plant_scale(t, i, 1.0 / (double)(n * t->n_micro * t->mesh.dp), &scale));
-  if (fault_is(FAULT_LN_RANK_TOKEN_IMBALANCE)) TRY(plant_scale(t, i, 1.0 / (double)(t->n_valid * t->mesh.dp), &scale));
+  *scale = t->at.scale;
+  if (fault_is(FAULT_LN_GA_MEAN_OF_MEANS) && n) TRY(plant_scale(t, i, 1.0 / (double)(n * t->n_micro * t->mesh.dp), scale));
+  if (fault_is(FAULT_LN_RANK_TOKEN_IMBALANCE)) TRY(plant_scale(t, i, 1.0 / (double)(t->n_valid * t->mesh.dp), scale));
+  return ERR_OK;
+}
 
-  TRY(op_scale(t->compute, &term, &loss, &scale));
+/* The first backward of a step waits for the count of its tokens. */
+static enum err backward(struct trainer *t, const struct schedule_action *a, bool last)
+{
+  const int64_t i = micro_of(t, a);
+  const struct model_pass pass = model_pass_of(t, a);
+  struct tensor scale;
+  dev_set_phase(t->dev, DEV_PHASE_BACKWARD, t->step_number, (int)t->micro[i].number);
+  if (!t->scaled) TRY(step_scale(t));
+  t->scaled = true;
+  TRY(scale_of(t, i, &scale));
+  if (has_head(t, a)) {
+    const struct tensor loss = trainer_scalar(&t->at.losses, 0, i), term = trainer_scalar(&t->at.terms, 0, i);
+    TRY(op_scale(t->compute, &term, &loss, &scale));
+  }
   if (launches_sums_first(t) && i == t->n_micro - 1) TRY(step_sum(t));
+  if (t->run.compute == COMPUTE_SLEEP) return sleep_instead(t, a);
   TRY(plant_slow_start(t));
-  TRY(model_backward(t->model, &(struct model_pass){.in = &t->input}, &scale, last, ddp_ready, t->ddp));
-  if (last) TRY(model_finish(t->model, ddp_ready, t->ddp));
+  if (a->pass == PASS_BACKWARD) TRY(model_backward(t->model, &pass, &scale, last, last ? ddp_ready : NULL, t->ddp));
+  else TRY(model_backward_input(t->model, &pass, &scale, last, last ? ddp_ready : NULL, t->ddp));
   TRY(plant_slow_finish(t));
   return ERR_OK;
 }
 
-/* Micro-batch i of this rank's list.  The count is needed first by its backward. */
-static enum err micro_batch(struct trainer *t, int64_t step, int64_t i, bool last)
+static enum err backward_weight(struct trainer *t, const struct schedule_action *a, bool last)
 {
-  const int number = (int)t->micro[i].number;
-  comm_trace_at(t->world, step, number);
-  dev_set_phase(t->dev, DEV_PHASE_FORWARD, step, number);
-  TRY(forward(t, i));
-  dev_set_phase(t->dev, DEV_PHASE_BACKWARD, step, number);
-  if (i == 0) TRY(step_scale(t));
-  TRY(backward(t, i, last));
+  const struct model_pass pass = model_pass_of(t, a);
+  dev_set_phase(t->dev, DEV_PHASE_BACKWARD, t->step_number, (int)t->micro[micro_of(t, a)].number);
+  if (t->run.compute == COMPUTE_SLEEP) return sleep_instead(t, a);
+  TRY(plant_slow_start(t));
+  TRY(model_backward_weight(t->model, &pass, last, last ? ddp_ready : NULL, t->ddp));
+  TRY(plant_slow_finish(t));
+  return ERR_OK;
+}
+
+static bool each_microbatch(const struct trainer *t) { return t->run.reduce_each == REDUCE_MICROBATCH; }
+
+/* Gradients are whole: after the last micro-batch, or after each. */
+static enum err finish(struct trainer *t)
+{
+  t->unfinished = false;
+  TRY(model_finish(t->model, ddp_ready, t->ddp));
+  TRY(ddp_finish(t->ddp));
+  return ERR_OK;
+}
+
+/* A pass of the list.  With reduce_each: microbatch a backward is finished before the next pass and not at
+ * its end: finishing meets the stage that still waits for the gradient that this one sends. */
+static enum err run_pass(void *arg, const struct schedule_action *a)
+{
+  struct trainer *t = arg;
+  const bool last = each_microbatch(t) || a->microbatch == t->training->m - 1;
+  if (t->unfinished) TRY(finish(t));
+  comm_trace_at(t->world, t->tagged_step, (int)t->micro[micro_of(t, a)].number);
+  if (a->pass == PASS_FORWARD) return forward(t, a);
+  if (a->pass == PASS_BACKWARD_WEIGHT) return backward_weight(t, a, last);
+  t->unfinished = each_microbatch(t) && t->run.replicas == 1;
+  return backward(t, a, last);
+}
+
+struct tensor step_boundary(void *trainer, const struct schedule_action *a, bool output)
+{
+  struct trainer *t = trainer;
+  const struct model_pass pass = model_pass_of(t, a);
+  comm_trace_at(t->world, t->tagged_step, (int)t->micro[micro_of(t, a)].number);
+  return model_boundary(t->model, &pass, output);
+}
+
+/* The list over the micro-batches from `first` on, of replica r; its gradients join those of the replicas before. */
+static enum err run_list(struct trainer *t, int64_t first, int r)
+{
+  const struct pipeline_work work = {.arg = t, .pass = run_pass, .boundary = step_boundary};
+  t->first_micro = first;
+  TRY(pipeline_run(t->train_pipeline, &work));
+  if (each_microbatch(t) && t->run.replicas == 1) return finish(t);
+  TRY(model_finish(t->model, ddp_ready, t->ddp));
+  TRY(ddp_fold(t->ddp, r));
   return ERR_OK;
 }
 
 /* Gradients of all micro-batches, added over replicas once a step or once a micro-batch. */
-static enum err micro_batches(struct trainer *t, int64_t step)
+static enum err micro_batches(struct trainer *t)
 {
   const int64_t a = t->accumulation, R = t->run.replicas;
-  if (t->run.reduce_each == REDUCE_STEP) {
-    for (int64_t r = 0; r < R; r++) {
-      for (int64_t m = 0; m < a; m++) TRY(micro_batch(t, step, r * a + m, m == a - 1));
-      TRY(ddp_fold(t->ddp, (int)r));
-    }
-    TRY(ddp_finish(t->ddp));
-    return ERR_OK;
-  }
-  for (int64_t m = 0; m < a; m++) {
-    for (int64_t r = 0; r < R; r++) {
-      TRY(micro_batch(t, step, r * a + m, true));
-      TRY(ddp_fold(t->ddp, (int)r));
-    }
+  if (each_microbatch(t) && R == 1) return run_list(t, 0, 0);
+  for (int64_t m = 0; m < (each_microbatch(t) ? a : 1); m++) {
+    for (int64_t r = 0; r < R; r++) TRY(run_list(t, r * a + m, (int)r));
     TRY(ddp_finish(t->ddp));
   }
+  return ERR_OK;
+}
+
+enum err step_clear_losses(struct trainer *t)
+{
+  TRY(op_fill(t->compute, &t->at.losses, 0));
+  TRY(op_fill(t->compute, &t->at.terms, 0));
   return ERR_OK;
 }
 
@@ -124,7 +212,7 @@ enum err step_sum(struct trainer *t)
   TRY(op_copy(t->compute, &t->at.all, &t->at.mine));
   TRY(dev_record(t->summed, t->compute));
   TRY(dev_wait(t->scalar, t->summed));
-  TRY(comm_allreduce(t->sums, &t->at.all, COMM_SUM));
+  TRY(comm_allreduce(t->groups.sums, &t->at.all, COMM_SUM));
   TRY(dev_copy_out(t->scalar, t->now.all, t->at.all.at, sizeof t->now.all));
   TRY(dev_copy_out(t->compute, t->now.mine, t->at.mine.at, sizeof t->now.mine));
   TRY(dev_copy_out(t->compute, t->loss_sums, t->at.losses.at, (size_t)t->n_micro * sizeof *t->loss_sums));
@@ -155,9 +243,12 @@ enum err step_run(struct trainer *t, int64_t step, struct step_clock *clock)
   dev_set_phase(t->dev, DEV_PHASE_OTHER, step, -1);
   const struct tensor gradients = trainer_flat(t, t->gradients);
   t->step_number = (int32_t)step;
+  t->tagged_step = step;
   TRY(dev_copy_in(t->compute, t->at.step.at, &t->step_number, sizeof t->step_number));
   if (!fault_is(FAULT_GR_STALE_GRAD_AFTER_WRITE) || step == 0) TRY(op_fill(t->compute, &gradients, 0));
-  TRY(micro_batches(t, step));
+  TRY(step_clear_losses(t));
+  t->scaled = false;
+  TRY(micro_batches(t));
 
   comm_trace_at(t->world, step, -1);
   dev_set_phase(t->dev, DEV_PHASE_OPTIMIZER, step, -1);

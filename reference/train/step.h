@@ -13,7 +13,7 @@ struct step_clock {
   double data_ms;          /* of it: the host waited for the loader */
 };
 
-/* Step `step`, from 0, and its update number step + 1.  All ranks of the data-parallel group.
+/* Step `step`, from 0, and its update number step + 1.  All ranks.
  * After it t->now, t->loss_sums and the batches hold what happened; gradients stand reduced
  * and unclipped in t->gradients until the next step. */
 enum err step_run(struct trainer *t, int64_t step, struct step_clock *clock);
@@ -23,6 +23,10 @@ enum err step_fetch(struct trainer *t, int64_t step);
 /* Valid tokens over all ranks; compute will have their reciprocal in at.scale. */
 enum err step_count(struct trainer *t);
 enum err step_scale(struct trainer *t);
+/* Stages without the loss add zeros. */
+enum err step_clear_losses(struct trainer *t);
+/* As pipeline_work.boundary; arg: the trainer. */
+struct tensor step_boundary(void *trainer, const struct schedule_action *a, bool output);
 /* Sums of losses and of terms: replica by replica, then over ranks, into now.mine and now.all. */
 enum err step_sum(struct trainer *t);
 #endif

@@ -67,7 +67,7 @@ static enum err measure(const struct output *o, struct dev *d, struct dev_stream
 {
   int threads;
   TRY(threads_count(s, &threads));
-  TRY(say_rank(o, threads));
+  TRY(say_rank(o, threads, NULL));
   switch (o->run->task) {
   case TASK_GEMM:
     for (int64_t n = o->run->size; n <= 4 * o->run->size; n *= 2) TRY(gemm_size(o, d, s, n));

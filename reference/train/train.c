@@ -119,8 +119,8 @@ static enum err start(struct loop *l)
   int64_t after_start; /* the mark is set again: what setting up took and gave back is not training's */
   TRY(dump_create(l->t, l->output, &l->dump));
   TRY(threads_count(l->t->compute, &threads));
-  if (comm_rank(l->t->world) == 0) TRY(say_parameters(l->t, l->output));
-  TRY(say_rank(l->output, threads));
+  TRY(say_parameters(l->t, l->output));
+  TRY(say_rank(l->output, threads, &l->t->mesh));
   TRY(meters_memory_restart(&after_start));
   return ERR_OK;
 }

@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "ops/ops.h"
+#include "train/groups.h"
 #include "train/weights.h"
 
 #include <stdlib.h>
@@ -18,10 +19,11 @@ struct tensor trainer_flat(const struct trainer *t, void *buffer)
 
 struct tensor trainer_row(const struct trainer *t, void *buffer, int row)
 {
-  const struct param *p = &t->table->rows[row];
   char *at = (char *)buffer + (size_t)t->flat->offset[row] * dtype_bytes((enum dtype)t->run.precision);
-  return tensor_at(at, (enum dtype)t->run.precision, p->rows, p->cols);
+  return tensor_at(at, (enum dtype)t->run.precision, t->flat->rows[row], t->flat->cols[row]);
 }
+
+bool trainer_has_loss(const struct trainer *t) { return t->mesh.pp_rank == t->mesh.pp - 1; }
 
 /* --- the list of micro-batches ---------------------------------------------------- */
 
@@ -64,24 +66,29 @@ enum err trainer_load(struct trainer *t, int64_t i)
 {
   const struct batch *b = &t->micro[i].batch;
   const size_t bytes = (size_t)(b->B * b->T) * sizeof(int32_t);
-  TRY(dev_copy_in(t->compute, t->input.tokens.at, b->tokens, bytes));
-  TRY(dev_copy_in(t->compute, t->input.targets.at, b->targets, bytes));
-  TRY(dev_copy_in(t->compute, t->input.positions.at, b->positions, bytes));
-  TRY(dev_copy_in(t->compute, t->input.documents.at, b->documents, bytes));
-  TRY(dev_copy_in(t->compute, t->input.samples.at, b->samples, (size_t)b->B * sizeof(int32_t)));
+  const struct model_input *in = &t->micro[i].input;
+  TRY(dev_copy_in(t->compute, in->tokens.at, b->tokens, bytes));
+  TRY(dev_copy_in(t->compute, in->targets.at, b->targets, bytes));
+  TRY(dev_copy_in(t->compute, in->positions.at, b->positions, bytes));
+  TRY(dev_copy_in(t->compute, in->documents.at, b->documents, bytes));
+  TRY(dev_copy_in(t->compute, in->samples.at, b->samples, (size_t)b->B * sizeof(int32_t)));
   return ERR_OK;
 }
 
 /* --- device memory ------------------------------------------------------------------ */
 
-static enum err create_input(struct trainer *t)
+/* Each micro-batch has a place of its own, for several are on their way through a pipeline. */
+static enum err create_inputs(struct trainer *t)
 {
-  const int64_t B = t->run.micro_batch, T = t->run.sequence;
-  struct tensor *const arrays[] = {&t->input.tokens, &t->input.targets, &t->input.positions, &t->input.documents};
-  void *block;
-  TRY(dev_alloc(t->dev, (size_t)(B * (4 * T + 1)) * sizeof(int32_t), DEV_OTHER, "micro-batch", &block));
-  for (int i = 0; i < 4; i++) *arrays[i] = tensor_at((int32_t *)block + i * B * T, DTYPE_I32, B, T);
-  t->input.samples = tensor_at((int32_t *)block + 4 * B * T, DTYPE_I32, B, 1);
+  const int64_t B = t->run.micro_batch, T = t->run.sequence, each = B * (4 * T + 1);
+  TRY(dev_alloc(t->dev, (size_t)(t->n_micro * each) * sizeof(int32_t), DEV_OTHER, "micro-batches", &t->inputs));
+  for (int64_t i = 0; i < t->n_micro; i++) {
+    struct model_input *in = &t->micro[i].input;
+    struct tensor *const arrays[] = {&in->tokens, &in->targets, &in->positions, &in->documents};
+    int32_t *const at = (int32_t *)t->inputs + i * each;
+    for (int k = 0; k < 4; k++) *arrays[k] = tensor_at(at + k * B * T, DTYPE_I32, B, T);
+    in->samples = tensor_at(at + 4 * B * T, DTYPE_I32, B, 1);
+  }
   return ERR_OK;
 }
 
@@ -116,12 +123,16 @@ static enum err create_device(struct trainer *t)
   TRY(dev_stream_open(t->dev, "compute", DEV_COMPUTE, &t->compute));
   TRY(dev_stream_open(t->dev, "transfer", DEV_TRANSFER, &t->transfer));
   TRY(dev_stream_open(t->dev, "scalar", DEV_TRANSFER, &t->scalar));
+  if (t->mesh.pp > 1) {
+    TRY(dev_stream_open(t->dev, "outputs", DEV_TRANSFER, &t->outputs));
+    TRY(dev_stream_open(t->dev, "gradients", DEV_TRANSFER, &t->input_gradients));
+  }
   TRY(dev_event_create(t->dev, &t->counted));
   TRY(dev_event_create(t->dev, &t->summed));
   const size_t bytes = (size_t)t->flat->count * dtype_bytes((enum dtype)run->precision);
   TRY(dev_alloc(t->dev, bytes, DEV_PARAMETERS, "weights", &t->weights));
   TRY(dev_alloc(t->dev, bytes, DEV_GRADIENTS, "gradients", &t->gradients));
-  TRY(create_input(t));
+  TRY(create_inputs(t));
   TRY(create_scalars(t));
   TRY(weights_start(t));
   return ERR_OK;
@@ -129,56 +140,54 @@ static enum err create_device(struct trainer *t)
 
 /* --- create and destroy ---------------------------------------------------------------- */
 
+/* Lists of passes: of a step's micro-batches of one replica, and of all for evaluation.  Emulated
+ * replicas whose micro-batches are reduced one by one take turns, so their list has one. */
+static enum err create_schedules(struct trainer *t)
+{
+  const struct run_config *run = &t->run;
+  const bool turns = run->reduce_each == REDUCE_MICROBATCH && run->replicas > 1;
+  const int p = t->mesh.pp, m = turns ? 1 : (int)t->accumulation, v = (int)run->chunks;
+  struct schedule_facts facts;
+  TRY(schedule_create((enum schedule_kind)run->schedule, p, m, v, &t->training));
+  TRY(schedule_verify(t->training, &facts));
+  TRY(schedule_create(SCHEDULE_FORWARD, p, (int)t->n_micro, v, &t->evaluation));
+  TRY(schedule_verify(t->evaluation, &facts));
+  return ERR_OK;
+}
+
 /* What this rank can do without the others. */
 static enum err create_alone(struct trainer *t)
 {
   struct run_config *run = &t->run;
-  if (run->tp != 1 || run->pp != 1 || run->tp_sums != 1 || run->compute != COMPUTE_REAL)
-    FAIL(ERR_UNAVAILABLE, "tp, pp, tp_sums, compute: this trainer has 1, 1, 1 and real");
   TRY(mesh_create(run, comm_rank(t->world), comm_size(t->world), &t->mesh));
+  TRY(params_place_of(run, t->mesh.pp_rank, t->mesh.tp_rank, &t->place));
   TRY(params_create(run, &t->table));
-  TRY(flat_create(t->table, &params_place_alone, 256 / (int64_t)dtype_bytes((enum dtype)run->precision), run->dp, run->bucket, &t->flat));
+  TRY(flat_create(t->table, &t->place, 256 / (int64_t)dtype_bytes((enum dtype)run->precision), run->dp, run->bucket, &t->flat));
   if (!run->batch_file[0]) TRY(corpus_open(run, &t->corpus));
   TRY(data_plan_create(run, t->corpus, &t->plan));
   TRY(create_micro(t));
+  TRY(create_schedules(t));
   TRY(create_device(t));
   return ERR_OK;
 }
 
-/* Groups first: all ranks meet in them.  Without communication each rank is its own group. */
-static enum err create_groups(struct trainer *t)
-{
-  enum err err;
-  const struct run_config *run = &t->run;
-  const enum comm_reduce reduce = run->reduce == REDUCE_ORDERED ? COMM_ORDERED : COMM_FAST;
-  int *ranks = malloc((size_t)run->dp * sizeof *ranks), n = 1;
-  if (ranks == NULL) FAIL(ERR_MEMORY, "list of %lld ranks", (long long)run->dp);
-  if (run->communicate) n = mesh_group(&t->mesh, MESH_DP, ranks);
-  else ranks[0] = comm_rank(t->world);
-  int64_t largest = 0;
-  for (int i = 0; i < t->flat->n_buckets; i++)
-    if (t->flat->buckets[i].count > largest) largest = t->flat->buckets[i].count;
-  const struct comm_config dp = {.name = "dp", .reduce = reduce, .synchronous = run->synchronous};
-  const struct comm_config sums = {.name = "sums", .reduce = reduce, .synchronous = run->synchronous};
-  const size_t bytes = (size_t)largest * dtype_bytes((enum dtype)run->precision);
-  TRY_TO(free_ranks, comm_create(t->world, t->transfer, ranks, n, bytes, &dp, &t->dp));
-  TRY_TO(free_ranks, comm_create(t->world, t->scalar, ranks, n, 2 * sizeof(double), &sums, &t->sums));
-
-free_ranks:
-  free(ranks);
-  return err;
-}
-
 static enum err create_training(struct trainer *t)
 {
-  const struct model_config config = {.run = &t->run, .table = t->table, .flat = t->flat, .place = params_place_alone, .dev = t->dev,
+  const struct schedule *s = t->training, *e = t->evaluation;
+  const int stage = t->mesh.pp_rank;
+  const struct model_config config = {.run = &t->run, .table = t->table, .flat = t->flat, .place = t->place, .dev = t->dev,
                                       .compute = t->compute, .weights = t->weights, .gradients = t->gradients, .step = t->at.step,
-                                      .tp = {.size = 1}, .slots = 1};
+                                      .tp = t->tp, .tied = t->groups.tied, .split = s->splits,
+                                      .slots = s->slots[stage] > e->slots[stage] ? s->slots[stage] : e->slots[stage],
+                                      .inputs = s->inputs[stage] > e->inputs[stage] ? s->inputs[stage] : e->inputs[stage],
+                                      .weight_slots = s->weight_slots[stage]};
   TRY(model_create(&config, &t->model));
-  TRY(ddp_create(&t->run, t->table, t->flat, t->dp, t->compute, t->gradients, &t->ddp));
-  const struct optim_config update = {.run = &t->run, .table = t->table, .flat = t->flat, .place = &params_place_alone, .dev = t->dev,
-                                      .compute = t->compute, .weights = t->weights, .gradients = t->gradients};
-  TRY(optim_create(&update, &t->optim));
+  TRY(ddp_create(&t->run, t->table, t->flat, t->groups.dp, t->compute, t->gradients, &t->ddp));
+  const struct optim_config optim = {.run = &t->run, .table = t->table, .flat = t->flat, .place = &t->place, .dev = t->dev,
+                                     .compute = t->compute, .norm = t->groups.norm, .weights = t->weights, .gradients = t->gradients};
+  TRY(optim_create(&optim, &t->optim));
+  TRY(pipeline_create(s, stage, t->compute, t->groups.outputs, t->groups.gradients, &t->train_pipeline));
+  TRY(pipeline_create(e, stage, t->compute, t->groups.outputs, t->groups.gradients, &t->evaluate_pipeline));
   const int64_t layers = t->run.layers + 4;
   TRY(dev_trace(t->dev, t->n_micro * layers * INTERVALS_A_LAYER + t->table->n * 8 + t->flat->n_buckets * 16 + INTERVALS_A_STEP));
   return ERR_OK;
@@ -199,7 +208,7 @@ enum err trainer_create(struct comm_world *w, const struct run_config *run, stru
   }
   TRY_TO(destroy_trainer, comm_agree(w, err));
   *fatal = comm_size(w) > 1; /* some may be inside a group by now */
-  TRY_TO(destroy_trainer, create_groups(t));
+  TRY_TO(destroy_trainer, groups_create(t));
   *fatal = false;
   TRY_TO(destroy_trainer, comm_agree(w, create_training(t)));
   *out = t;
@@ -214,18 +223,21 @@ void trainer_destroy(struct trainer *t)
 {
   if (t == NULL) return;
   if (t->dev) dev_sync(t->dev); /* what is queued still uses all of it; its error was the caller's to see before */
+  pipeline_destroy(t->evaluate_pipeline);
+  pipeline_destroy(t->train_pipeline);
   optim_destroy(t->optim);
   ddp_destroy(t->ddp);
   model_destroy(t->model);
-  comm_destroy(t->sums);
-  comm_destroy(t->dp);
+  groups_destroy(t);
   if (t->dev) {
     dev_free(t->dev, t->scalars);
-    dev_free(t->dev, t->input.tokens.at);
+    dev_free(t->dev, t->inputs);
     dev_free(t->dev, t->gradients);
     dev_free(t->dev, t->weights);
     dev_event_destroy(t->summed);
     dev_event_destroy(t->counted);
+    dev_stream_close(t->input_gradients);
+    dev_stream_close(t->outputs);
     dev_stream_close(t->scalar);
     dev_stream_close(t->transfer);
     dev_stream_close(t->compute);
@@ -235,6 +247,8 @@ void trainer_destroy(struct trainer *t)
   free(t->micro);
   free(t->planted);
   free(t->loss_sums);
+  schedule_destroy(t->evaluation);
+  schedule_destroy(t->training);
   data_plan_destroy(t->plan);
   corpus_close(t->corpus);
   flat_destroy(t->flat);

@@ -1,7 +1,9 @@
 /* trainer.h - everything one rank needs to train: device, groups, model, data.
  *
- * Three streams: `compute`; `transfer`, which carries gradients (group "dp"); `scalar`, which
- * carries token counts and losses (group "sums").  All memory of a step is taken in
+ * Streams: `compute`, which also carries what a pass cannot go on without (groups "tp", "norm",
+ * "tied"); `transfer`, which carries gradients of weights (group "dp"); `scalar`, which carries
+ * token counts and losses (group "sums"); with pp > 1 `outputs` and `gradients`, which carry what
+ * stages send to each other (groups of these names).  All memory of a step is taken in
  * trainer_create.
  */
 #ifndef TRAIN_TRAINER_H
@@ -13,11 +15,24 @@
 #include "optim/optim.h"
 #include "parallel/ddp.h"
 #include "parallel/mesh.h"
+#include "parallel/pipeline.h"
+#include "parallel/tensor.h"
 
 /* One micro-batch of this rank's list, in the order in which it runs. */
 struct trainer_micro {
   int64_t number; /* in the whole step */
   struct batch batch;
+  struct model_input input; /* on the device */
+};
+
+/* NULL where this rank needs none: a group of one, or one that it is not in. */
+struct trainer_groups {
+  struct comm *dp;                  /* replicas of this rank's part: always there             */
+  struct comm *sums;                /* all ranks with this tp_rank: always there              */
+  struct comm *tp;                  /* parts of each cut parameter                            */
+  struct comm *norm;                /* the ranks that hold one replica of the model           */
+  struct comm *outputs, *gradients; /* stages, forward and backward                           */
+  struct comm *tied;                /* first and last stage, where the tied matrix stands twice */
 };
 
 /* Numbers of a step on the device.  All f64 [1,1] but losses and terms. */
@@ -42,6 +57,7 @@ struct trainer {
   struct run_config run;
   struct comm_world *world;
   struct mesh mesh;
+  struct params_place place;
 
   struct param_table *table;
   struct flat *flat;
@@ -49,22 +65,29 @@ struct trainer {
   struct data_plan *plan;
 
   struct dev *dev;
-  struct dev_stream *compute, *transfer, *scalar;
+  struct dev_stream *compute, *transfer, *scalar, *outputs, *input_gradients; /* the last two NULL with pp = 1 */
   struct dev_event *counted, *summed;
-  struct comm *dp, *sums;
+  struct trainer_groups groups;
+  struct tp tp;
   void *weights, *gradients;
   struct model *model;
   struct ddp *ddp;
   struct optim *optim;
+  struct schedule *training, *evaluation; /* lists of passes; the second goes forward only */
+  struct pipeline *train_pipeline, *evaluate_pipeline;
 
   struct trainer_micro *micro; /* n_micro = replicas * accumulation, replica by replica */
   int64_t n_micro, accumulation;
   int64_t n_valid;             /* of all of them */
-  struct model_input input;    /* the micro-batch on the device */
+  void *inputs;                /* the block that they stand in on the device */
+  bool scaled;                 /* at.scale of this step is queued */
+  bool unfinished;             /* the last backward's gradients are yet to be reduced */
+  int64_t first_micro;         /* of the list of passes that is being queued: its micro-batch 0 */
   struct trainer_scalars at;
   void *scalars;               /* the block that they stand in */
   struct trainer_numbers now;
   double *loss_sums;           /* [n_micro] of the last step, on the host */
+  int64_t tagged_step;         /* of what is queued now, for the trace; -1 in evaluation */
   int32_t step_number;         /* host sources of copies to the device: they outlive the copy */
   double valid_here;
   double *planted;             /* [2 n_micro] */
@@ -83,6 +106,8 @@ struct tensor trainer_row(const struct trainer *t, void *buffer, int row);
 /* Micro-batch of the list: on the host, then as input on the device (queued on compute). */
 enum err trainer_fetch(struct trainer *t, int64_t step, int64_t i);
 enum err trainer_load(struct trainer *t, int64_t i);
+/* This rank has the last virtual stage, and with it the losses. */
+bool trainer_has_loss(const struct trainer *t);
 /* Column i of a row of scalars, [1,1]. */
 static inline struct tensor trainer_scalar(const struct tensor *list, int64_t row, int64_t i)
 {

@@ -8,15 +8,17 @@
 
 enum { PIECE = 1 << 16 }; /* elements: the memory suite should not see a second copy of the model */
 
+/* This rank's part of a row. */
 static enum err draw_row(struct trainer *t, int row, char *piece)
 {
-  const size_t bytes = dtype_bytes((enum dtype)t->run.precision);
-  const int64_t n = t->table->rows[row].rows * t->table->rows[row].cols;
+  const enum dtype type = (enum dtype)t->run.precision;
+  const int64_t n = t->flat->length[row];
   for (int64_t first = 0; first < n; first += PIECE) {
     const int64_t here = n - first < PIECE ? n - first : PIECE;
-    params_initial(t->table, row, (uint64_t)t->run.seed, t->run.revealing, (enum dtype)t->run.weights_as,
-                   (enum dtype)t->run.precision, first, here, piece);
-    TRY(dev_copy_in(t->compute, (char *)t->weights + (size_t)(t->flat->offset[row] + first) * bytes, piece, (size_t)here * bytes));
+    char *const at = (char *)t->weights + (size_t)(t->flat->offset[row] + first) * dtype_bytes(type);
+    params_initial_piece(t->table, row, &t->place, (uint64_t)t->run.seed, t->run.revealing, (enum dtype)t->run.weights_as, type,
+                         first, here, piece);
+    TRY(dev_copy_in(t->compute, at, piece, (size_t)here * dtype_bytes(type)));
     TRY(dev_sync_stream(t->compute));
   }
   return ERR_OK;
@@ -34,17 +36,29 @@ free_piece:
   return err;
 }
 
+/* The whole model on the host, then this rank's part of it to the device. */
 static enum err read_file(struct trainer *t)
 {
   enum err err;
-  const size_t bytes = (size_t)t->flat->count * dtype_bytes((enum dtype)t->run.precision);
-  void *host = calloc(1, bytes);
-  if (host == NULL) FAIL(ERR_MEMORY, "weights %s: %zu bytes", t->run.weights, bytes);
-  TRY_TO(free_host, params_read(t->run.weights, t->table, t->flat, (enum dtype)t->run.weights_as, (enum dtype)t->run.precision, host));
-  TRY_TO(free_host, dev_copy_in(t->compute, t->weights, host, bytes));
+  const enum dtype type = (enum dtype)t->run.precision;
+  struct flat *whole = NULL;
+  char *host = NULL, *part = NULL;
+  TRY(flat_create(t->table, &params_place_alone, 1, 1, 0, &whole));
+  const size_t bytes = (size_t)whole->count * dtype_bytes(type), here = (size_t)t->flat->count * dtype_bytes(type);
+  host = malloc(bytes);
+  part = calloc(1, here);
+  if (host == NULL || part == NULL) FAIL_TO(free_host, ERR_MEMORY, "weights %s: %zu bytes", t->run.weights, bytes + here);
+  TRY_TO(free_host, params_read(t->run.weights, t->table, whole, (enum dtype)t->run.weights_as, type, host));
+  for (int i = 0; i < t->table->n; i++)
+    if (t->table->rows[i].shared_with < 0 && t->flat->length[i] > 0)
+      params_take(t->table, i, &t->place, type, host + (size_t)whole->offset[i] * dtype_bytes(type),
+                  part + (size_t)t->flat->offset[i] * dtype_bytes(type));
+  TRY_TO(free_host, dev_copy_in(t->compute, t->weights, part, here));
   TRY_TO(free_host, dev_sync_stream(t->compute));
 free_host:
+  free(part);
   free(host);
+  flat_destroy(whole);
   return err;
 }
 

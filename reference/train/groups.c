@@ -1,0 +1,124 @@
+/* groups.c - communicators of a rank.  Every rank makes its own of each kind in this file's order. */
+#include "train/groups.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { HOST_NAME = 64 };
+
+/* host_of[r]: the same number for ranks of one host. */
+static void number_hosts(const char (*names)[HOST_NAME], int n, int *host_of)
+{
+  for (int r = 0; r < n; r++) {
+    host_of[r] = r;
+    for (int before = 0; before < r && host_of[r] == r; before++)
+      if (strcmp(names[before], names[r]) == 0) host_of[r] = host_of[before];
+  }
+}
+
+static enum err check_hosts(struct trainer *t)
+{
+  enum err err;
+  const int n = comm_size(t->world);
+  char mine[HOST_NAME] = "";
+  gethostname(mine, sizeof mine - 1);
+  char(*names)[HOST_NAME] = calloc((size_t)n, sizeof *names);
+  int *host_of = calloc((size_t)n, sizeof *host_of);
+  if (names == NULL || host_of == NULL) FAIL_TO(free_lists, ERR_MEMORY, "hosts of %d ranks", n);
+  TRY_TO(free_lists, comm_host_gather(t->world, mine, sizeof mine, names));
+  TRY_TO(free_lists, comm_host_bcast(t->world, names, (size_t)n * sizeof *names, 0));
+  number_hosts(names, n, host_of);
+  TRY_TO(free_lists, mesh_check_hosts(&t->mesh, &t->run, host_of));
+
+free_lists:
+  free(host_of);
+  free(names);
+  return err;
+}
+
+static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+/* First and last stage with this rank's other coordinates; 0 ranks if this is neither. */
+static int tied_ranks(const struct mesh *m, int *ranks)
+{
+  if (m->pp_rank != 0 && m->pp_rank != m->pp - 1) return 0;
+  ranks[0] = mesh_rank(m, 0, m->dp_rank, m->tp_rank);
+  ranks[1] = mesh_rank(m, m->pp - 1, m->dp_rank, m->tp_rank);
+  qsort(ranks, 2, sizeof *ranks, ascending);
+  return 2;
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int64_t largest_bucket(const struct trainer *t)
+{
+  int64_t largest = 0;
+  for (int i = 0; i < t->flat->n_buckets; i++) largest = larger(largest, t->flat->buckets[i].count);
+  return largest;
+}
+
+static enum err create(struct trainer *t, const char *name, struct dev_stream *s, const int *ranks, int n, size_t bytes, struct comm **out)
+{
+  const struct comm_config config = {.name = name, .reduce = t->run.reduce == REDUCE_ORDERED ? COMM_ORDERED : COMM_FAST,
+                                     .synchronous = t->run.synchronous};
+  TRY(comm_create(t->world, s, ranks, n, bytes, &config, out));
+  return ERR_OK;
+}
+
+/* Without communication each rank is its own replica and its own sum. */
+static enum err create_replicas(struct trainer *t, int *ranks)
+{
+  const bool apart = !t->run.communicate;
+  ranks[0] = comm_rank(t->world);
+  int n = apart ? 1 : mesh_group(&t->mesh, MESH_DP, ranks);
+  TRY(create(t, "dp", t->transfer, ranks, n, (size_t)largest_bucket(t) * dtype_bytes((enum dtype)t->run.precision), &t->groups.dp));
+  n = mesh_group(&t->mesh, apart ? MESH_PP : MESH_PP | MESH_DP, ranks);
+  TRY(create(t, "sums", t->scalar, ranks, n, 2 * sizeof(double), &t->groups.sums));
+  return ERR_OK;
+}
+
+static enum err create_model_groups(struct trainer *t, int *ranks)
+{
+  const struct run_config *run = &t->run;
+  const struct mesh *m = &t->mesh;
+  const size_t edge = (size_t)(run->micro_batch * run->sequence * run->hidden) * dtype_bytes((enum dtype)run->precision);
+  const size_t sums = (size_t)(2 * run->micro_batch * run->sequence) * sizeof(double);
+  int n = mesh_group(m, MESH_TP, ranks);
+  if (n > 1) TRY(create(t, "tp", t->compute, ranks, n, edge > sums ? edge : sums, &t->groups.tp));
+  n = mesh_group(m, MESH_PP | MESH_TP, ranks);
+  if (n > 1) TRY(create(t, "norm", t->compute, ranks, n, (size_t)t->table->n * sizeof(double), &t->groups.norm));
+  if (m->pp == 1) return ERR_OK;
+  n = mesh_group(m, MESH_PP, ranks); /* what stages send is dense: no scratch */
+  TRY(create(t, "outputs", t->outputs, ranks, n, 0, &t->groups.outputs));
+  TRY(create(t, "gradients", t->input_gradients, ranks, n, 0, &t->groups.gradients));
+  n = run->tied ? tied_ranks(m, ranks) : 0;
+  if (n > 0) TRY(create(t, "tied", t->compute, ranks, n, 0, &t->groups.tied));
+  return ERR_OK;
+}
+
+enum err groups_create(struct trainer *t)
+{
+  enum err err;
+  TRY(check_hosts(t));
+  int *ranks = malloc((size_t)comm_size(t->world) * sizeof *ranks);
+  if (ranks == NULL) FAIL(ERR_MEMORY, "list of %d ranks", comm_size(t->world));
+  TRY_TO(free_ranks, create_replicas(t, ranks));
+  TRY_TO(free_ranks, create_model_groups(t, ranks));
+  t->tp = (struct tp){.comm = t->groups.tp, .size = t->mesh.tp, .rank = t->mesh.tp_rank, .sequence = t->run.sequence_parallel};
+
+free_ranks:
+  free(ranks);
+  return err;
+}
+
+void groups_destroy(struct trainer *t)
+{
+  comm_destroy(t->groups.tied);
+  comm_destroy(t->groups.gradients);
+  comm_destroy(t->groups.outputs);
+  comm_destroy(t->groups.norm);
+  comm_destroy(t->groups.tp);
+  comm_destroy(t->groups.sums);
+  comm_destroy(t->groups.dp);
+}

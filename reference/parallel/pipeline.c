@@ -210,6 +210,14 @@ static enum err act(struct pipeline *p, const struct pipeline_work *w, const str
   return ERR_OK;
 }
 
+/* Step i is the last of a pass: itself or the event of it. */
+static bool ends_pass(const struct pipeline *p, int i)
+{
+  const struct pipeline_step *step = &p->steps[i], *next = step + 1;
+  if (step->kind == PIPELINE_WAIT || step->stream != SCHEDULE_COMPUTE || step->action < 0) return false;
+  return i + 1 == p->n_steps || next->kind != PIPELINE_RECORD || next->action != step->action;
+}
+
 static enum err queue(struct pipeline *p, const struct pipeline_work *w, struct dev *d)
 {
   for (int i = 0; i < p->n_steps; i++) {
@@ -223,6 +231,7 @@ static enum err queue(struct pipeline *p, const struct pipeline_work *w, struct 
       dev_set_action(d, step->action);
       TRY(act(p, w, &list_of(p)[step->action]));
     }
+    if (w->after && ends_pass(p, i)) TRY(w->after(w->arg, &list_of(p)[step->action]));
   }
   return ERR_OK;
 }

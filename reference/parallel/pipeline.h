@@ -30,6 +30,10 @@ struct pipeline_work {
    * gradient before B) or its input (received before F; holds the input's gradient after B).  Asked for right
    * before the transfer is queued, so phases and trace tags can be set here. */
   struct tensor (*boundary)(void *arg, const struct schedule_action *a, bool output);
+  /* May be NULL.  After a pass and the event that transfers wait for: what is queued on compute here holds back
+   * later passes, but nothing that this rank sends.  A collective that other stages join only after they
+   * received from here belongs here; in `pass` it would deadlock. */
+  enum err (*after)(void *arg, const struct schedule_action *a);
 };
 
 struct pipeline;

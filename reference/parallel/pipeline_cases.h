@@ -63,6 +63,7 @@ struct play {
   struct dev *d;
   struct dev_stream *compute, *streams[2];
   struct comm *comms[2];
+  struct comm *meeting; /* on compute; NULL: none */
   struct pipeline *pipeline;
   struct tensor output[PLACES], stash[PLACES], held[PLACES], input[PLACES]; /* by slot, slot, weight slot, input */
   struct tensor weights[CHUNKS]; /* gradients of each chunk */
@@ -140,7 +141,17 @@ static struct tensor play_boundary(void *arg, const struct schedule_action *a, b
   return output ? p->output[a->slot] : p->input[a->input];
 }
 
-static struct pipeline_work work_of(struct play *p) { return (struct pipeline_work){p, play_pass, play_boundary}; }
+/* All stages meet after each backward, on their compute streams. */
+static enum err play_after(void *arg, const struct schedule_action *a)
+{
+  struct play *p = arg;
+  return a->pass == PASS_BACKWARD ? comm_barrier(p->meeting) : ERR_OK;
+}
+
+static struct pipeline_work work_of(struct play *p)
+{
+  return (struct pipeline_work){p, play_pass, play_boundary, p->meeting ? play_after : NULL};
+}
 
 /* What one test wants. */
 struct setting {
@@ -149,6 +160,7 @@ struct setting {
   enum schedule_kind kind;
   int p, m, v; /* p 1: every rank its own */
   bool synchronous;
+  bool meets; /* all stages, after each backward */
 };
 
 static void open_play(struct play *p, const struct setting *set)
@@ -167,6 +179,8 @@ static void open_play(struct play *p, const struct setting *set)
     CHECK_OK(dev_stream_open(p->d, names[i], DEV_TRANSFER, &p->streams[i]));
     CHECK_OK(comm_create(world, p->streams[i], ranks, set->p, 0, &c, &p->comms[i]));
   }
+  const struct comm_config meeting = {.name = "meeting"};
+  if (set->meets) CHECK_OK(comm_create(world, p->compute, ranks, set->p, 0, &meeting, &p->meeting));
   for (int i = 0; i < p->s->slots[p->stage]; i++) {
     p->output[i] = buffer(p);
     p->stash[i] = buffer(p);
@@ -183,6 +197,7 @@ static void open_play(struct play *p, const struct setting *set)
 static void close_play(struct play *p)
 {
   pipeline_destroy(p->pipeline);
+  comm_destroy(p->meeting);
   for (int i = 0; i < 2; i++) comm_destroy(p->comms[i]);
   for (int i = 0; i < PLACES; i++) {
     dev_free(p->d, p->output[i].at);

@@ -9,7 +9,7 @@ static void every_schedule_gives_the_sums_of_one_rank(void)
         const bool chunked = kind == SCHEDULE_INTERLEAVED;
         if (chunked && m % 2 != 0) continue;
         for (int v = chunked ? 2 : 1; v <= (chunked ? 4 : kind == SCHEDULE_FORWARD ? 2 : 1); v++) {
-          const struct setting set = {(enum dev_kind)device, (uint64_t)(10 * m + v), (enum schedule_kind)kind, 2, m, v, (m + v) % 2 == 0};
+          const struct setting set = {(enum dev_kind)device, (uint64_t)(10 * m + v), (enum schedule_kind)kind, 2, m, v, (m + v) % 2 == 0, false};
           check_runs(&set);
         }
       }
@@ -18,7 +18,7 @@ static void every_schedule_gives_the_sums_of_one_rank(void)
 static void one_rank_needs_no_comm(void)
 {
   for (int kind = 0; kind < SCHEDULES; kind++) {
-    const struct setting set = {DEV_LAZY, 2, (enum schedule_kind)kind, 1, 3, 1, false};
+    const struct setting set = {DEV_LAZY, 2, (enum schedule_kind)kind, 1, 3, 1, false, false};
     if (kind != SCHEDULE_INTERLEAVED) check_runs(&set);
   }
 }
@@ -45,7 +45,7 @@ static void every_forgotten_wait_is_named(void)
   int tried = 0;
   for (int kind = 0; kind < SCHEDULES; kind++) {
     const bool chunked = kind == SCHEDULE_INTERLEAVED;
-    const struct setting set = {DEV_LAZY, 4, (enum schedule_kind)kind, 2, 4, chunked ? 2 : 1, true};
+    const struct setting set = {DEV_LAZY, 4, (enum schedule_kind)kind, 2, 4, chunked ? 2 : 1, true, false};
     int most = 0;
     for (int i = 0;; i++) {
       struct play p;
@@ -77,7 +77,7 @@ static void every_forgotten_wait_is_named(void)
 static void intervals_carry_their_action(void)
 {
   struct play p;
-  const struct setting set = {DEV_CPU, 1, SCHEDULE_ZB_H1, 2, 3, 1, true};
+  const struct setting set = {DEV_CPU, 1, SCHEDULE_ZB_H1, 2, 3, 1, true, false};
   const struct dev_interval *rows = NULL;
   int64_t n = 0, lost = 0;
   open_play(&p, &set);
@@ -100,7 +100,7 @@ static void intervals_carry_their_action(void)
 static void each_failed_allocation_is_reported(void)
 {
   struct play p;
-  const struct setting set = {DEV_CPU, 1, SCHEDULE_1F1B, 2, 3, 1, true};
+  const struct setting set = {DEV_CPU, 1, SCHEDULE_1F1B, 2, 3, 1, true, false};
   open_play(&p, &set);
   for (long n = 1;; n++) {
     struct pipeline *made = NULL;
@@ -122,7 +122,7 @@ static void a_send_buffer_freed_early_is_seen(void)
 {
   for (int device = DEV_CPU; device <= DEV_LAZY; device++) {
     struct play p;
-    const struct setting set = {(enum dev_kind)device, 3, SCHEDULE_INTERLEAVED, 2, 2, 2, false};
+    const struct setting set = {(enum dev_kind)device, 3, SCHEDULE_INTERLEAVED, 2, 2, 2, false, false};
     CHECK_OK(fault_plant("pp-send-buffer-freed-early", 1, 0));
     open_play(&p, &set);
     CHECK_OK(queue_run(&p));
@@ -158,7 +158,7 @@ static void crossed_sends_are_posted_and_refused(void)
   struct play p;
   struct schedule *queued = NULL;
   struct schedule_facts facts;
-  const struct setting set = {DEV_CPU, 1, SCHEDULE_INTERLEAVED, 2, 4, 2, false};
+  const struct setting set = {DEV_CPU, 1, SCHEDULE_INTERLEAVED, 2, 4, 2, false, false};
   CHECK_OK(schedule_create(set.kind, set.p, set.m, set.v, &queued));
   open_play(&p, &set);
   as_queued(&p, queued);

@@ -128,27 +128,25 @@ static enum err backward_weight(struct trainer *t, const struct schedule_action 
 
 static bool each_microbatch(const struct trainer *t) { return t->run.reduce_each == REDUCE_MICROBATCH; }
 
-/* Gradients are whole: after the last micro-batch, or after each. */
-static enum err finish(struct trainer *t)
-{
-  t->unfinished = false;
-  TRY(model_finish(t->model, ddp_ready, t->ddp));
-  TRY(ddp_finish(t->ddp));
-  return ERR_OK;
-}
-
-/* A pass of the list.  With reduce_each: microbatch a backward is finished before the next pass and not at
- * its end: finishing meets the stage that still waits for the gradient that this one sends. */
+/* A pass of the list.  Gradients are whole after the last micro-batch, or after each. */
 static enum err run_pass(void *arg, const struct schedule_action *a)
 {
   struct trainer *t = arg;
   const bool last = each_microbatch(t) || a->microbatch == t->training->m - 1;
-  if (t->unfinished) TRY(finish(t));
   comm_trace_at(t->world, t->tagged_step, (int)t->micro[micro_of(t, a)].number);
   if (a->pass == PASS_FORWARD) return forward(t, a);
   if (a->pass == PASS_BACKWARD_WEIGHT) return backward_weight(t, a, last);
-  t->unfinished = each_microbatch(t) && t->run.replicas == 1;
   return backward(t, a, last);
+}
+
+/* With reduce_each: microbatch a backward is followed by its reduction. */
+static enum err after_pass(void *arg, const struct schedule_action *a)
+{
+  struct trainer *t = arg;
+  if (a->pass != PASS_BACKWARD) return ERR_OK;
+  TRY(model_finish(t->model, ddp_ready, t->ddp));
+  TRY(ddp_finish(t->ddp));
+  return ERR_OK;
 }
 
 struct tensor step_boundary(void *trainer, const struct schedule_action *a, bool output)
@@ -162,10 +160,11 @@ struct tensor step_boundary(void *trainer, const struct schedule_action *a, bool
 /* The list over the micro-batches from `first` on, of replica r; its gradients join those of the replicas before. */
 static enum err run_list(struct trainer *t, int64_t first, int r)
 {
-  const struct pipeline_work work = {.arg = t, .pass = run_pass, .boundary = step_boundary};
+  const bool each = each_microbatch(t) && t->run.replicas == 1;
+  const struct pipeline_work work = {.arg = t, .pass = run_pass, .boundary = step_boundary, .after = each ? after_pass : NULL};
   t->first_micro = first;
   TRY(pipeline_run(t->train_pipeline, &work));
-  if (each_microbatch(t) && t->run.replicas == 1) return finish(t);
+  if (each) return ERR_OK;
   TRY(model_finish(t->model, ddp_ready, t->ddp));
   TRY(ddp_fold(t->ddp, r));
   return ERR_OK;

@@ -81,7 +81,6 @@ struct trainer {
   int64_t n_valid;             /* of all of them */
   void *inputs;                /* the block that they stand in on the device */
   bool scaled;                 /* at.scale of this step is queued */
-  bool unfinished;             /* the last backward's gradients are yet to be reduced */
   int64_t first_micro;         /* of the list of passes that is being queued: its micro-batch 0 */
   struct trainer_scalars at;
   void *scalars;               /* the block that they stand in */

@@ -81,7 +81,8 @@ static void describe_stash(struct builder *b, int64_t l, struct block_stash *k, 
 {
   const struct activation_sizes *z = b->z;
   const int64_t N = z->N, n = z->n, C = z->C, L = z->layers;
-  const int64_t forward = action_forward(l), second = action_mlp_backward(L, l), first = action_attention_backward(L, l);
+  const int64_t forward = action_forward(l), second = action_mlp_backward(L, l),
+                first = action_attention_backward(L, l);
   const int64_t read = l + 1 < L ? action_attention_backward(L, l + 1) : z->ends ? action_head_backward(L) : b->end;
 
   open_region(b, &k->attention);
@@ -129,7 +130,8 @@ static void describe_work(struct builder *b, int64_t l, struct block_work *k)
 {
   const struct activation_sizes *z = b->z;
   const int64_t N = z->N, C = z->C, L = z->layers;
-  const int64_t forward = action_forward(l), second = action_mlp_backward(L, l), first = action_attention_backward(L, l);
+  const int64_t forward = action_forward(l), second = action_mlp_backward(L, l),
+                first = action_attention_backward(L, l);
 
   open_region(b, &k->forward);
   add_whole(b, &k->whole[BLOCK_FORWARD]);

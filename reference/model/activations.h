@@ -75,7 +75,7 @@ struct block_work {
   struct tensor d_act, d_mlp;                /* d_mlp: in the projection's output, then in ln_2's */
   struct region attention_backward;
   struct tensor d_qkv, d_mixed, d_attention; /* likewise, and ln_1's */
-  struct tensor whole[4]; /* with sequence, by enum block_pass: all rows of what shards are gathered into or come from */
+  struct tensor whole[4]; /* with sequence, by enum block_pass: all rows, gathered from shards or to be scattered */
 };
 enum block_pass { BLOCK_FORWARD, BLOCK_MLP_BACKWARD, BLOCK_ATTENTION_BACKWARD, BLOCK_WEIGHT };
 
@@ -129,7 +129,10 @@ static inline int64_t action_forward(int64_t l) { return 1 + l; }
 static inline int64_t action_head(int64_t layers) { return layers + 1; }
 static inline int64_t action_head_backward(int64_t layers) { return layers + 2; }
 static inline int64_t action_mlp_backward(int64_t layers, int64_t l) { return layers + 3 + 2 * (layers - 1 - l); }
-static inline int64_t action_attention_backward(int64_t layers, int64_t l) { return action_mlp_backward(layers, l) + 1; }
+static inline int64_t action_attention_backward(int64_t layers, int64_t l)
+{
+  return action_mlp_backward(layers, l) + 1;
+}
 static inline int64_t action_embedding_backward(int64_t layers) { return 3 * layers + 3; }
 static inline int64_t action_weight(int64_t layers, int64_t l) { return 3 * layers + 4 + layers - 1 - l; }
 

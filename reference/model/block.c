@@ -37,11 +37,15 @@ static struct block block_at(const struct model *m, int64_t i)
                         &a->saved[(m->config.split ? p->weight_slot : p->slot) * a->layers + i], &a->work[i]};
 }
 
-struct tensor block_out(const struct model *m, int64_t i) { return m->memory.stash[m->now.pass->slot * m->memory.layers + i].out; }
+struct tensor block_out(const struct model *m, int64_t i)
+{
+  return m->memory.stash[m->now.pass->slot * m->memory.layers + i].out;
+}
 
 enum err block_end_out(const struct model *m, int64_t i)
 {
-  return region_end(m->config.compute, &m->memory, &m->memory.stash[m->now.pass->slot * m->memory.layers + i].out_region);
+  return region_end(m->config.compute, &m->memory,
+                    &m->memory.stash[m->now.pass->slot * m->memory.layers + i].out_region);
 }
 
 /* Which positions see each other. */
@@ -102,8 +106,9 @@ enum err block_forward(struct model *m, int64_t i, const struct tensor *x)
 
 /* The gradient in a row-cut layer's output, all rows of it.  When split it stands in `saved`, which keeps
  * it; else in the stream, in d (n rows) or in `room` (all rows), until that is written again. */
-static enum err output_gradient(const struct model *m, const struct block *k, enum stage_site site, const struct tensor *d,
-                                const struct tensor *room, const struct tensor *saved, enum tp_edge edge, struct tensor *out)
+static enum err output_gradient(const struct model *m, const struct block *k, enum stage_site site,
+                                const struct tensor *d, const struct tensor *room, const struct tensor *saved,
+                                enum tp_edge edge, struct tensor *out)
 {
   const bool split = m->config.split, whole = m->n == m->N;
   const struct tensor *rows = split && whole ? saved : d;
@@ -150,7 +155,8 @@ static enum err mlp_backward(const struct model *m, const struct block *k)
   return region_end(s, &m->memory, &a->mlp);
 }
 
-static enum err attention_backward(const struct model *m, const struct block *k, const struct tensor *x, const struct tensor *d_x)
+static enum err attention_backward(const struct model *m, const struct block *k, const struct tensor *x,
+                                   const struct tensor *d_x)
 {
   struct dev_stream *s = m->config.compute;
   const struct block_stash *a = k->stash;

@@ -11,19 +11,13 @@ enum { WTE = 0, WPE = 1 }; /* rows of the table */
 
 struct tensor embedding_out(const struct model *m) { return m->memory.embeddings[m->now.pass->slot]; }
 
-/* Where all rows stand: in `room` if the stream has a shard of them. */
-static struct tensor all_rows(const struct model *m, const struct tensor *part, const struct tensor *room)
-{
-  return m->n < m->N ? *room : *part;
-}
-
 enum err embedding_forward(struct model *m)
 {
   struct dev_stream *s = m->config.compute;
   const struct activations *a = &m->memory;
   const struct model_input *in = m->now.pass->in;
   const struct tensor wte = stage_weight(m, WTE), wpe = stage_weight(m, WPE), x = embedding_out(m),
-                      all = all_rows(m, &x, &a->embedding_whole[0]);
+                      all = stage_rows(m, &x, &a->embedding_whole[0]);
   m->memory.now = ACTION_EMBEDDING;
   TRY(region_begin(s, a, &a->embedding_regions[m->now.pass->slot]));
   TRY(region_begin(s, a, &a->embedding_work));
@@ -39,7 +33,8 @@ static enum err position_gradient(const struct model *m)
 {
   const struct tensor d_wpe = stage_gradient(m, WPE);
   if (!stage_frozen(m, WPE))
-    TRY(op_position_bwd_w(m->config.compute, &d_wpe, &m->now.stream, &m->now.pass->in->positions, tp_row0(&m->config.tp, m->N)));
+    TRY(op_position_bwd_w(m->config.compute, &d_wpe, &m->now.stream, &m->now.pass->in->positions,
+                          tp_row0(&m->config.tp, m->N)));
   if (m->now.last) TRY(tp_sum_gradient(&m->config.tp, &d_wpe));
   stage_tell(m, WPE);
   return ERR_OK;

@@ -28,7 +28,8 @@ static struct tokens tokens_of(const struct model *m)
  * each forward, whatever the number of slots. */
 enum err head_places(const struct run_config *run, int *out)
 {
-  const int p = (int)run->pp, v = (int)run->chunks, m = (int)(run->global_batch / (run->micro_batch * run->dp * run->replicas));
+  const int p = (int)run->pp, v = (int)run->chunks,
+            m = (int)(run->global_batch / (run->micro_batch * run->dp * run->replicas));
   struct schedule *s;
   int live = 0;
   *out = 0;
@@ -80,7 +81,8 @@ enum err head_forward(struct model *m, const struct tensor *x, bool train, const
   const struct tensor weight = stage_weight(m, m->head_row);
   struct tensor normed;
   if (place < 0)
-    FAIL(ERR_ARG, "forward in slot %d: %d of the head's activations wait for their backward, all that this schedule needs", slot,
+    FAIL(ERR_ARG,
+         "forward in slot %d: %d of the head's activations wait for their backward, all that this schedule needs", slot,
          a->n_heads);
   if (train) m->head_held[slot] = place;
   const struct head_stash *h = &a->heads[place];
@@ -107,10 +109,11 @@ static enum err logits_backward(const struct model *m, const struct head_stash *
 {
   struct dev_stream *s = m->config.compute;
   const struct tensor *d = &m->now.stream, *room = &m->memory.head.whole[1], weight = stage_weight(m, m->head_row),
-                      d_weight = tied_head_gradient(m), term = m->n < m->N ? *room : *d;
+                      d_weight = tied_head_gradient(m), term = stage_rows(m, d, room);
   const struct tokens t = tokens_of(m);
   struct tensor normed;
-  TRY(op_cross_entropy_bwd(s, &h->logits, &h->logits, &h->lse, &m->now.pass->in->targets, m->now.scale, t.first, t.valid));
+  TRY(op_cross_entropy_bwd(s, &h->logits, &h->logits, &h->lse, &m->now.pass->in->targets, m->now.scale, t.first,
+                           t.valid));
   TRY(stage_whole(m, &h->normed, room, TP_EDGE_HEAD_BACKWARD, &normed));
   if (!stage_frozen(m, m->head_row)) TRY(op_linear_bwd_w(s, &d_weight, NULL, &h->logits, &normed, true));
   if (!m->tied) stage_tell(m, m->head_row);
@@ -125,7 +128,8 @@ enum err head_backward(struct model *m, const struct tensor *x)
   const struct activations *a = &m->memory;
   const int slot = m->now.pass->slot;
   const struct tensor *d = &a->stream, w = stage_weight(m, m->norm_row);
-  if (m->head_held[slot] < 0) FAIL(ERR_ARG, "backward in slot %d: no forward has left the head's activations there", slot);
+  if (m->head_held[slot] < 0)
+    FAIL(ERR_ARG, "backward in slot %d: no forward has left the head's activations there", slot);
   const struct head_stash *h = &a->heads[m->head_held[slot]];
   m->head_held[slot] = -1;
   m->memory.now = action_head_backward(a->layers);

@@ -71,7 +71,8 @@ enum err model_block(struct model *m, int layer, bool gradient, struct tensor *o
   const int L = (int)layers_of(m);
   if (m->kept.list == NULL) FAIL(ERR_ARG, "block %d: outputs are kept only with dump: all", layer);
   if (layer < -1 || layer > L + 1 || (layer == L + 1 && gradient))
-    FAIL(ERR_ARG, "block %d%s; valid: -1 to %d, and %d without gradient", layer, gradient ? ", gradient" : "", L, L + 1);
+    FAIL(ERR_ARG, "block %d%s; valid: -1 to %d, and %d without gradient", layer, gradient ? ", gradient" : "", L,
+         L + 1);
   if (!model_has_block(m, layer)) FAIL(ERR_ARG, "block %d is not on pipeline rank %d", layer, m->config.place.pp_rank);
   *out = m->kept.list[number_of(m, layer, gradient)];
   return ERR_OK;

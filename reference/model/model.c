@@ -19,14 +19,16 @@ static enum err check_config(const struct model_config *c)
   if (place->pp < 1 || (place->pp > 1 && place->partition.stages % place->pp != 0))
     FAIL(ERR_ARG, "model: %d virtual stages on %d pipeline ranks", place->partition.stages, place->pp);
   if (c->tp.size != place->tp || c->tp.rank != place->tp_rank || (c->tp.size > 1) != (c->tp.comm != NULL))
-    FAIL(ERR_ARG, "model: rank %d of a tensor group of %d at place %d of %d", c->tp.rank, c->tp.size, place->tp_rank, place->tp);
+    FAIL(ERR_ARG, "model: rank %d of a tensor group of %d at place %d of %d", c->tp.rank, c->tp.size, place->tp_rank,
+         place->tp);
   return ERR_OK;
 }
 
 static enum err create_chunks(struct model *m)
 {
   const struct params_place *place = &m->config.place;
-  const struct partition whole = {1, {0, m->config.run->layers}}, *partition = place->pp > 1 ? &place->partition : &whole;
+  const struct partition whole = {1, {0, m->config.run->layers}},
+                         *partition = place->pp > 1 ? &place->partition : &whole;
   m->chunks = partition->stages / place->pp;
   m->chunk = calloc((size_t)m->chunks, sizeof *m->chunk);
   if (m->chunk == NULL) FAIL(ERR_MEMORY, "model: %d chunks", m->chunks);
@@ -52,12 +54,24 @@ static enum err create_memory(struct model *m)
   if (m->ends) TRY(head_places(run, &heads));
   for (int i = 0; i < m->chunks; i++)
     if (m->chunk[i].layers > layers) layers = m->chunk[i].layers;
-  const struct activation_sizes sizes = {
-    .type = m->type, .N = m->N, .n = m->n, .C = run->hidden, .H = run->heads, .V = c->flat->rows[m->head_row], .layers = layers,
-    .t = c->tp.size, .slots = c->slots, .weight_slots = c->weight_slots, .inputs = c->inputs,
-    .heads = heads < c->slots ? heads : c->slots,
-    .begins = m->begins, .ends = m->ends, .split = c->split, .sequence = m->n < m->N,
-    .shared = c->slots == 1 && m->chunks == 1 && !c->split, .separate = c->separate};
+  const struct activation_sizes sizes = {.type = m->type,
+                                         .N = m->N,
+                                         .n = m->n,
+                                         .C = run->hidden,
+                                         .H = run->heads,
+                                         .V = c->flat->rows[m->head_row],
+                                         .layers = layers,
+                                         .t = c->tp.size,
+                                         .slots = c->slots,
+                                         .weight_slots = c->weight_slots,
+                                         .inputs = c->inputs,
+                                         .heads = heads < c->slots ? heads : c->slots,
+                                         .begins = m->begins,
+                                         .ends = m->ends,
+                                         .split = c->split,
+                                         .sequence = m->n < m->N,
+                                         .shared = c->slots == 1 && m->chunks == 1 && !c->split,
+                                         .separate = c->separate};
   return activations_allocate(c->dev, &sizes, &m->memory);
 }
 

@@ -41,7 +41,7 @@ struct model_config {
   void *weights, *gradients; /* flat buffers of run->precision on the device */
   struct tensor step;        /* i32 [1,1] device: keys dropout               */
   struct tp tp;              /* size 1, comm NULL: no tensor parallelism     */
-  struct comm *tied;         /* pp > 1 and tied: on first and last stage the group of these two, on compute; else NULL */
+  struct comm *tied;         /* pp > 1 and tied: first and last stage's group of these two, on compute; else NULL */
   int slots, weight_slots, inputs; /* places; slots >= 1 */
   bool split;                /* backward comes in two passes; weight_slots >= 1 */
   bool separate;             /* each activation gets a place of its own: more memory, the same bits (for tests) */

@@ -58,7 +58,8 @@ static inline struct run_config laid_out(const struct run_config *c, const struc
   return run;
 }
 
-static inline bool cut_open(struct cut *c, const struct run_config *base, const struct layout *l, const struct dev_config *d)
+static inline bool cut_open(struct cut *c, const struct run_config *base, const struct layout *l,
+                            const struct dev_config *d)
 {
   int ranks[16], n;
   struct params_place place;
@@ -66,14 +67,16 @@ static inline bool cut_open(struct cut *c, const struct run_config *base, const 
   memset(c, 0, sizeof *c);
   c->order = l->order;
   if (!CHECK_OK(mesh_create(&run, comm_rank(world), comm_size(world), &c->mesh)) ||
-      !CHECK_OK(params_place_of(&run, c->mesh.pp_rank, c->mesh.tp_rank, &place)) || !rig_prepare(&c->rig, &run, d, &place))
+      !CHECK_OK(params_place_of(&run, c->mesh.pp_rank, c->mesh.tp_rank, &place)) ||
+      !rig_prepare(&c->rig, &run, d, &place))
     return false;
   n = mesh_group(&c->mesh, MESH_TP, ranks);
   c->tensor = group(c, "tp", ranks, n);
   n = mesh_group(&c->mesh, MESH_PP, ranks);
   c->pipe = group(c, "pipe", ranks, n);
   const int ends[] = {ranks[0], ranks[n - 1]};
-  if (run.tied && (c->mesh.pp_rank == 0 || c->mesh.pp_rank == l->pp - 1)) c->tied = group(c, "tied", ends, l->pp > 1 ? 2 : 1);
+  if (run.tied && (c->mesh.pp_rank == 0 || c->mesh.pp_rank == l->pp - 1))
+    c->tied = group(c, "tied", ends, l->pp > 1 ? 2 : 1);
   struct model_config *m = &c->rig.part;
   m->tp = (struct tp){c->tensor, l->tp, c->mesh.tp_rank, l->sequence};
   m->tied = c->tied;
@@ -114,13 +117,17 @@ static inline void transfer(struct cut *c, int mb, int k, bool back)
   const struct model_pass below = pass_at(c, mb, k), above = pass_at(c, mb, k + 1);
   if (me == low) {
     const struct tensor t = model_boundary(c->rig.model, &below, true);
-    if (back) CHECK_OK(comm_recv(c->pipe, &t, high));
-    else CHECK_OK(comm_send(c->pipe, &t, high));
+    if (back)
+      CHECK_OK(comm_recv(c->pipe, &t, high));
+    else
+      CHECK_OK(comm_send(c->pipe, &t, high));
   }
   if (me == high) {
     const struct tensor t = model_boundary(c->rig.model, &above, false);
-    if (back) CHECK_OK(comm_send(c->pipe, &t, low));
-    else CHECK_OK(comm_recv(c->pipe, &t, low));
+    if (back)
+      CHECK_OK(comm_send(c->pipe, &t, low));
+    else
+      CHECK_OK(comm_recv(c->pipe, &t, low));
   }
 }
 
@@ -137,7 +144,8 @@ static inline void play(struct cut *c, enum kind kind, int mb, int k)
   const struct model_pass p = pass_at(c, mb, k);
   if (kind == FORWARD) {
     if (mine) CHECK_OK(model_forward(r->model, &p, true, &r->loss));
-    if (mine && k == stages_of(c) - 1) CHECK_OK(dev_copy_out(r->compute, &c->losses[mb], r->loss.at, sizeof c->losses[mb]));
+    if (mine && k == stages_of(c) - 1)
+      CHECK_OK(dev_copy_out(r->compute, &c->losses[mb], r->loss.at, sizeof c->losses[mb]));
     if (k + 1 < stages_of(c)) transfer(c, mb, k, false);
   } else if (kind == BACKWARD) {
     if (mine && r->part.split) CHECK_OK(model_backward_input(r->model, &p, &r->scale, last, count_told, c));
@@ -173,8 +181,10 @@ static inline bool cut_step(struct cut *c)
     }
     if (c->order == ORDER_ALL) continue;
     walk(c, BACKWARD, mb, end, 0);
-    if (c->order == ORDER_ONE) walk(c, WEIGHT, mb, end, 0);
-    else walk(c, WEIGHT, mb - 1, end, 0);
+    if (c->order == ORDER_ONE)
+      walk(c, WEIGHT, mb, end, 0);
+    else
+      walk(c, WEIGHT, mb - 1, end, 0);
   }
   if (c->order == ORDER_AHEAD) walk(c, WEIGHT, BATCHES - 1, end, 0);
   for (int mb = 0; c->order == ORDER_ALL && mb < BATCHES; mb++) walk(c, BACKWARD, mb, end, 0);
@@ -185,7 +195,8 @@ static inline bool cut_step(struct cut *c)
 /* --- comparisons ----------------------------------------------------------------------------------- */
 
 /* Largest difference of a row's gradient to that of the whole model, relative to the row's size; -1: not here. */
-static inline double row_off(const struct cut *c, const double *mine, const struct rig *whole, const double *all, int row)
+static inline double row_off(const struct cut *c, const double *mine, const struct rig *whole, const double *all,
+                             int row)
 {
   const int64_t n = c->rig.flat->length[row];
   double off = 0.0, size = 1e-3;
@@ -219,7 +230,8 @@ static inline void compare_with_whole(struct cut *c, struct rig *whole, double b
 }
 
 /* Steps of the cut model and of the whole one. */
-static inline void check_cut(const struct run_config *run, const struct layout *l, const struct dev_config *d, double bound)
+static inline void check_cut(const struct run_config *run, const struct layout *l, const struct dev_config *d,
+                             double bound)
 {
   struct cut c;
   struct rig whole;
@@ -242,7 +254,8 @@ static inline void check_cut(const struct run_config *run, const struct layout *
 }
 
 /* Losses and gradients of a model cut into tensor parts and stages have the bits of one cut into the parts alone. */
-static inline void check_stages_of_parts(const struct run_config *run, const struct layout *l, const struct dev_config *d)
+static inline void check_stages_of_parts(const struct run_config *run, const struct layout *l,
+                                         const struct dev_config *d)
 {
   struct cut stages, parts;
   const struct layout one = {.tp = l->tp, .pp = 1, .chunks = 1, .sequence = l->sequence};
@@ -265,7 +278,8 @@ static inline void check_stages_of_parts(const struct run_config *run, const str
 
 /* What a planted fault makes of the gradients: how many rows, of those here, are off by more than 1e-9.  All of them
  * have `part` in their name. */
-static inline int rows_off_under(const char *fault, const struct run_config *run, const struct layout *l, const char *part)
+static inline int rows_off_under(const char *fault, const struct run_config *run, const struct layout *l,
+                                 const char *part)
 {
   struct cut c;
   struct rig whole;

@@ -20,7 +20,8 @@ static void tensor_parts_give_the_gradients_of_the_whole(void)
   for (int variant = 0; variant < 16; variant++) {
     struct run_config c = small(DTYPE_F64);
     const struct layout l = {.tp = 2, .pp = 1, .chunks = 1, .sequence = variant % 2};
-    const struct dev_config d = {.kind = variant / 8 ? DEV_LAZY : DEV_CPU, .threads = 1, .lazy_seed = 5, .poison_end = true};
+    const struct dev_config d = {
+        .kind = variant / 8 ? DEV_LAZY : DEV_CPU, .threads = 1, .lazy_seed = 5, .poison_end = true};
     c.tied = variant / 2 % 2;
     c.vocab = variant / 4 % 2 ? 131 : 12;
     check_cut(&c, &l, &d, 1e-12);
@@ -55,7 +56,11 @@ static void stages_have_the_bits_of_the_whole(void)
   static const char *const stages[] = {"2,1", "1,2"};
   for (int variant = 0; variant < 48; variant++) {
     struct run_config c = small(variant % 2 ? DTYPE_F32 : DTYPE_F64);
-    const struct layout l = {.tp = 1, .pp = 2, .chunks = 1, .stages = stages[variant / 2 % 2], .split = variant / 4 % 2,
+    const struct layout l = {.tp = 1,
+                             .pp = 2,
+                             .chunks = 1,
+                             .stages = stages[variant / 2 % 2],
+                             .split = variant / 4 % 2,
                              .order = (enum order)(variant / 8 % 3)};
     const struct dev_config d = {.kind = DEV_CPU, .threads = 1, .poison_end = variant % 3};
     c.tied = variant / 24;
@@ -68,9 +73,14 @@ static void interleaved_stages_have_the_bits_of_the_whole(void)
   static const char *const stages[] = {"even", "1,2,1,1", "2,1,1,1"};
   for (int variant = 0; variant < 12; variant++) {
     struct run_config c = small(variant % 2 ? DTYPE_F32 : DTYPE_F64);
-    const struct layout l = {.tp = 1, .pp = 2, .chunks = 2, .stages = stages[variant / 4], .split = variant % 2,
+    const struct layout l = {.tp = 1,
+                             .pp = 2,
+                             .chunks = 2,
+                             .stages = stages[variant / 4],
+                             .split = variant % 2,
                              .order = (enum order)(variant / 2 % 2)};
-    const struct dev_config d = {.kind = variant / 4 % 2 ? DEV_LAZY : DEV_CPU, .threads = 1, .lazy_seed = 3, .poison_end = true};
+    const struct dev_config d = {
+        .kind = variant / 4 % 2 ? DEV_LAZY : DEV_CPU, .threads = 1, .lazy_seed = 3, .poison_end = true};
     c.layers = 5;
     check_cut(&c, &l, &d, 0.0);
   }
@@ -109,8 +119,10 @@ static void collectives_are_those_of_the_formula(void)
       comm_trace_restart(world);
       cut_step(&c);
       count_calls("allreduce", &calls, &elements);
-      if (sequence) CHECK(calls == M * 2 + 2 * L + 2 && elements == M * 3 * N + (2 * L + 1) * 2 * C + run.positions * C);
-      else CHECK(calls == M * (4 * L + 4) && elements == M * ((4 * L + 2) * N * C + 3 * N));
+      if (sequence)
+        CHECK(calls == M * 2 + 2 * L + 2 && elements == M * 3 * N + (2 * L + 1) * 2 * C + run.positions * C);
+      else
+        CHECK(calls == M * (4 * L + 4) && elements == M * ((4 * L + 2) * N * C + 3 * N));
       count_calls("allgather", &calls, &elements);
       CHECK(calls == (sequence ? M * (6 * L + 3) : 0) && elements == calls * N * C);
       count_calls("reduce_scatter", &calls, &elements);
@@ -129,7 +141,11 @@ static void activation_memory_follows_its_formula(void)
     struct run_config run = small(DTYPE_F32);
     const bool sequence = variant % 2, split = variant / 2 % 2;
     const int p = variant / 4 % 2 ? 1 : 2, t = 2 / p;
-    const struct layout l = {.tp = t, .pp = p, .chunks = 1, .sequence = sequence && t > 1, .split = split,
+    const struct layout l = {.tp = t,
+                             .pp = p,
+                             .chunks = 1,
+                             .sequence = sequence && t > 1,
+                             .split = split,
                              .order = variant / 8 ? ORDER_AHEAD : ORDER_ONE};
     struct cut c;
     run.hidden = 12;
@@ -138,23 +154,31 @@ static void activation_memory_follows_its_formula(void)
       const int64_t N = B * T, C = run.hidden, H = run.heads, Vt = (run.vocab + t - 1) / t, n = l.sequence ? N / t : N;
       const int64_t L = c.rig.model->chunk[0].layers, slots = c.rig.part.slots;
       const bool begins = c.rig.model->begins, ends = c.rig.model->ends;
-      const size_t s = sizeof(float), shard = padded(n * C, s), one = padded(n, s), Q = l.sequence ? padded(N * C, s) : 0;
+      const size_t s = sizeof(float), shard = padded(n * C, s), one = padded(n, s),
+                   Q = l.sequence ? padded(N * C, s) : 0;
       const size_t saved = 2 * shard + padded(N * C / t, s) + padded(N * 4 * C / t, s);
-      const size_t stash = 2 * shard + 4 * one + padded(N * 3 * C / t, s) + padded(N * H / t, s) + padded(N * 4 * C / t, s);
+      const size_t stash =
+          2 * shard + 4 * one + padded(N * 3 * C / t, s) + padded(N * H / t, s) + padded(N * 4 * C / t, s);
       const size_t kept = saved + padded(N * 3 * C / t, s) + padded(N * 4 * C / t, s) + 2 * padded(N * C, s);
-      const size_t head = shard + 2 * one + padded(N * Vt, s) + padded(N, s), losses = padded(N, 8) + (t > 1 ? padded(N, 8) + padded(2 * N, 8) : 0);
-      const size_t half = (split ? padded(N * C / t, s) : padded(N * 4 * C / t, s)) + shard + Q, inputs = (size_t)c.rig.part.inputs * shard;
+      const size_t head = shard + 2 * one + padded(N * Vt, s) + padded(N, s),
+                   losses = padded(N, 8) + (t > 1 ? padded(N, 8) + padded(2 * N, 8) : 0);
+      const size_t half = (split ? padded(N * C / t, s) : padded(N * 4 * C / t, s)) + shard + Q,
+                   inputs = (size_t)c.rig.part.inputs * shard;
       size_t want = (begins ? (size_t)slots * shard : 0) + inputs;
       if (slots == 1 && !split) {
-        const size_t at_head = ends ? head + shard + Q : 0; /* at the last block the stream stands where its output was */
+        const size_t at_head =
+            ends ? head + shard + Q : 0; /* at the last block the stream stands where its output was */
         want += (size_t)L * (stash + saved) + (at_head > half ? at_head : half);
       } else {
         const size_t backward = (ends ? shard : 0) + half, forward = Q + (ends ? losses : 0);
-        want += (size_t)(slots * L) * (split ? stash : stash + saved) + (size_t)(split ? c.rig.part.weight_slots * L : 0) * kept;
+        want += (size_t)(slots * L) * (split ? stash : stash + saved) +
+                (size_t)(split ? c.rig.part.weight_slots * L : 0) * kept;
         want += (ends ? head : 0) + (backward > forward ? backward : forward);
       }
-      const size_t got = model_activation_bytes(c.rig.model), gap = slots == 1 && l.sequence ? 256 : 0; /* first fit is not always tight */
-      if (!CHECK(got >= want && got <= want + gap)) fprintf(stderr, "  variant %d: %zu, formula %zu\n", variant, got, want);
+      const size_t got = model_activation_bytes(c.rig.model),
+                   gap = slots == 1 && l.sequence ? 256 : 0; /* first fit is not always tight */
+      if (!CHECK(got >= want && got <= want + gap))
+        fprintf(stderr, "  variant %d: %zu, formula %zu\n", variant, got, want);
     }
     cut_close(&c);
   }
@@ -164,7 +188,11 @@ static void nothing_is_allocated_after_create(void)
 {
   for (int variant = 0; variant < 2; variant++) {
     struct run_config run = small(DTYPE_F32);
-    const struct layout l = {.tp = variant ? 2 : 1, .pp = variant ? 1 : 2, .chunks = 1, .sequence = variant, .split = true,
+    const struct layout l = {.tp = variant ? 2 : 1,
+                             .pp = variant ? 1 : 2,
+                             .chunks = 1,
+                             .sequence = variant,
+                             .split = true,
                              .order = ORDER_AHEAD};
     struct cut c;
     struct dev_usage before, after;
@@ -186,7 +214,11 @@ static void kept_blocks_are_those_of_the_whole(void)
 {
   for (int variant = 0; variant < 4; variant++) {
     struct run_config run = small(DTYPE_F64);
-    const struct layout l = {.tp = variant / 2 ? 2 : 1, .pp = variant / 2 ? 1 : 2, .chunks = 1, .sequence = variant == 3, .split = variant == 1,
+    const struct layout l = {.tp = variant / 2 ? 2 : 1,
+                             .pp = variant / 2 ? 1 : 2,
+                             .chunks = 1,
+                             .sequence = variant == 3,
+                             .split = variant == 1,
                              .order = variant == 3 ? ORDER_ONE : ORDER_AHEAD};
     struct cut c;
     struct rig whole;
@@ -343,9 +375,12 @@ static void two_forwards_of_the_last_stage_before_a_backward_are_refused_but_in_
 
 static void schedules_need_places_for_the_head_as_their_last_stage_goes(void)
 {
-  static const struct { enum schedule_kind kind; int p, v, m, heads; } want[] = {
-    {SCHEDULE_GPIPE, 4, 1, 6, 6}, {SCHEDULE_1F1B, 4, 1, 6, 1}, {SCHEDULE_1F1B, 4, 1, 2, 1}, {SCHEDULE_INTERLEAVED, 4, 2, 8, 1},
-    {SCHEDULE_INTERLEAVED, 2, 3, 2, 1}, {SCHEDULE_ZB_H1, 4, 1, 7, 1}, {SCHEDULE_ZB_H1, 1, 1, 3, 1}};
+  static const struct {
+    enum schedule_kind kind;
+    int p, v, m, heads;
+  } want[] = {{SCHEDULE_GPIPE, 4, 1, 6, 6},       {SCHEDULE_1F1B, 4, 1, 6, 1},        {SCHEDULE_1F1B, 4, 1, 2, 1},
+              {SCHEDULE_INTERLEAVED, 4, 2, 8, 1}, {SCHEDULE_INTERLEAVED, 2, 3, 2, 1}, {SCHEDULE_ZB_H1, 4, 1, 7, 1},
+              {SCHEDULE_ZB_H1, 1, 1, 3, 1}};
   for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
     struct run_config run = small(DTYPE_F32);
     int heads = -1;
@@ -361,25 +396,25 @@ static void schedules_need_places_for_the_head_as_their_last_stage_goes(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(tensor_parts_give_the_gradients_of_the_whole),
-    TEST(tensor_parts_of_reused_and_frozen_layers_do_too),
-    TEST(tensor_parts_in_float32_are_as_near_as_rounding_lets_them),
-    TEST(stages_have_the_bits_of_the_whole),
-    TEST(interleaved_stages_have_the_bits_of_the_whole),
-    TEST(a_frozen_tied_matrix_is_not_exchanged),
-    TEST(collectives_are_those_of_the_formula),
-    TEST(activation_memory_follows_its_formula),
-    TEST(nothing_is_allocated_after_create),
-    TEST(kept_blocks_are_those_of_the_whole),
-    TEST(a_bias_added_on_every_rank_spoils_all_gradients),
-    TEST(a_norm_that_is_not_summed_over_shards_spoils_itself_alone),
-    TEST(local_layer_numbers_draw_other_masks_in_later_stages),
-    TEST(documents_that_later_stages_do_not_get_change_their_attention),
-    TEST(tied_uses_that_are_not_added_spoil_both_copies_alone),
-    TEST(late_gradients_are_told_to_nobody),
-    TEST(places_and_groups_that_are_not_there_are_refused),
-    TEST(schedules_need_places_for_the_head_as_their_last_stage_goes),
-    TEST(two_forwards_of_the_last_stage_before_a_backward_are_refused_but_in_gpipe),
+      TEST(tensor_parts_give_the_gradients_of_the_whole),
+      TEST(tensor_parts_of_reused_and_frozen_layers_do_too),
+      TEST(tensor_parts_in_float32_are_as_near_as_rounding_lets_them),
+      TEST(stages_have_the_bits_of_the_whole),
+      TEST(interleaved_stages_have_the_bits_of_the_whole),
+      TEST(a_frozen_tied_matrix_is_not_exchanged),
+      TEST(collectives_are_those_of_the_formula),
+      TEST(activation_memory_follows_its_formula),
+      TEST(nothing_is_allocated_after_create),
+      TEST(kept_blocks_are_those_of_the_whole),
+      TEST(a_bias_added_on_every_rank_spoils_all_gradients),
+      TEST(a_norm_that_is_not_summed_over_shards_spoils_itself_alone),
+      TEST(local_layer_numbers_draw_other_masks_in_later_stages),
+      TEST(documents_that_later_stages_do_not_get_change_their_attention),
+      TEST(tied_uses_that_are_not_added_spoil_both_copies_alone),
+      TEST(late_gradients_are_told_to_nobody),
+      TEST(places_and_groups_that_are_not_there_are_refused),
+      TEST(schedules_need_places_for_the_head_as_their_last_stage_goes),
+      TEST(two_forwards_of_the_last_stage_before_a_backward_are_refused_but_in_gpipe),
   };
   return run_cut("model_np2", tests, sizeof tests / sizeof *tests);
 }

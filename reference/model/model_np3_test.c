@@ -27,7 +27,11 @@ static void three_stages_have_the_bits_of_the_whole(void)
   static const char *const stages[] = {"even", "1,1,2", "1,2,1"};
   for (int variant = 0; variant < 18; variant++) {
     struct run_config c = threefold(variant % 2 ? DTYPE_F32 : DTYPE_F64);
-    const struct layout l = {.tp = 1, .pp = 3, .chunks = 1, .stages = stages[variant / 6], .split = variant % 2,
+    const struct layout l = {.tp = 1,
+                             .pp = 3,
+                             .chunks = 1,
+                             .stages = stages[variant / 6],
+                             .split = variant % 2,
                              .order = (enum order)(variant / 2 % 3)};
     check_cut(&c, &l, &cpu, 0.0);
   }
@@ -36,8 +40,8 @@ static void three_stages_have_the_bits_of_the_whole(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(three_tensor_parts_give_the_gradients_of_the_whole),
-    TEST(three_stages_have_the_bits_of_the_whole),
+      TEST(three_tensor_parts_give_the_gradients_of_the_whole),
+      TEST(three_stages_have_the_bits_of_the_whole),
   };
   return run_cut("model_np3", tests, sizeof tests / sizeof *tests);
 }

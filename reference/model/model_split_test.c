@@ -1,7 +1,8 @@
 /* model_split_test.c - backward in two passes, several micro-batches in flight, sums from parts: on one rank. */
 #include "model/model_fixture.h"
 
-static bool open_with(struct rig *r, const struct run_config *c, const struct dev_config *d, int slots, int weight_slots, bool separate)
+static bool open_with(struct rig *r, const struct run_config *c, const struct dev_config *d, int slots,
+                      int weight_slots, bool separate)
 {
   if (!rig_prepare(r, c, d, &params_place_alone)) return false;
   r->part.slots = slots;
@@ -30,8 +31,10 @@ static bool step_in_flight(struct rig *r, int late, struct told *told)
   }
   for (int k = 0; k < BATCHES + (late > 0 ? late : 0); k++) {
     if (k < BATCHES && late < 0) CHECK_OK(model_backward(r->model, &p[k], &r->scale, k == BATCHES - 1, note, told));
-    if (k < BATCHES && late >= 0) CHECK_OK(model_backward_input(r->model, &p[k], &r->scale, k == BATCHES - 1, note, told));
-    if (late >= 0 && k >= late) CHECK_OK(model_backward_weight(r->model, &p[k - late], k - late == BATCHES - 1, note, told));
+    if (k < BATCHES && late >= 0)
+      CHECK_OK(model_backward_input(r->model, &p[k], &r->scale, k == BATCHES - 1, note, told));
+    if (late >= 0 && k >= late)
+      CHECK_OK(model_backward_weight(r->model, &p[k - late], k - late == BATCHES - 1, note, told));
   }
   return CHECK_OK(model_finish(r->model, note, told)) && CHECK_OK(dev_sync(r->dev));
 }
@@ -44,13 +47,15 @@ static void any_order_of_passes_has_the_bits_of_one_after_another(void)
     struct told told = {0};
     double *x = NULL, *y = NULL;
     const int late = variant / 2 % 4 - 1;
-    const struct dev_config d = {.kind = variant / 8 == 1 ? DEV_LAZY : DEV_CPU, .threads = 1, .lazy_seed = 4, .poison_end = true};
+    const struct dev_config d = {
+        .kind = variant / 8 == 1 ? DEV_LAZY : DEV_CPU, .threads = 1, .lazy_seed = 4, .poison_end = true};
     c.layers = 3;
     c.schedule = SCHEDULE_GPIPE;
     c.dropout = variant % 3 ? 0.1 : 0.0;
     c.tied = variant / 8 < 2;
     c.reused = variant / 8 == 2;
-    const bool a = rig_open(&plain, &c, &cpu), b = open_with(&flight, &c, &d, BATCHES, late < 0 ? 0 : BATCHES, variant / 8 == 2);
+    const bool a = rig_open(&plain, &c, &cpu),
+               b = open_with(&flight, &c, &d, BATCHES, late < 0 ? 0 : BATCHES, variant / 8 == 2);
     if (CHECK(a && b) && one_step(&plain, NULL, NULL) && step_in_flight(&flight, late, &told)) {
       x = gradients_of(&plain);
       y = gradients_of(&flight);
@@ -114,7 +119,8 @@ static void create_with_places_survives_every_failed_allocation(void)
       failures += !done;
       model_destroy(m);
       dev_usage(r.dev, &after);
-      CHECK(after.now[DEV_ACTIVATIONS] == before.now[DEV_ACTIVATIONS] && after.now[DEV_GRADIENTS] == before.now[DEV_GRADIENTS]);
+      CHECK(after.now[DEV_ACTIVATIONS] == before.now[DEV_ACTIVATIONS] &&
+            after.now[DEV_GRADIENTS] == before.now[DEV_GRADIENTS]);
     }
     CHECK(done && failures > 12);
   }
@@ -156,10 +162,10 @@ static void sums_from_parts_round_otherwise_and_no_more(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(any_order_of_passes_has_the_bits_of_one_after_another),
-    TEST(every_activation_of_a_split_backward_is_begun_and_retired),
-    TEST(create_with_places_survives_every_failed_allocation),
-    TEST(sums_from_parts_round_otherwise_and_no_more),
+      TEST(any_order_of_passes_has_the_bits_of_one_after_another),
+      TEST(every_activation_of_a_split_backward_is_begun_and_retired),
+      TEST(create_with_places_survives_every_failed_allocation),
+      TEST(sums_from_parts_round_otherwise_and_no_more),
   };
   return test_main("model_split", tests, sizeof tests / sizeof *tests);
 }

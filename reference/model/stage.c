@@ -63,8 +63,8 @@ enum err stage_norm_gradient(const struct model *m, int row, const struct tensor
   return ERR_OK;
 }
 
-enum err stage_norm(const struct model *m, int row, const struct tensor *y, const struct tensor *mean, const struct tensor *rstd,
-                    const struct tensor *x)
+enum err stage_norm(const struct model *m, int row, const struct tensor *y, const struct tensor *mean,
+                    const struct tensor *rstd, const struct tensor *x)
 {
   const struct tensor w = stage_weight(m, row), b = stage_weight(m, row + 1);
   return op_layernorm_fwd(m->config.compute, y, mean, rstd, x, &w, &b, epsilon);
@@ -72,21 +72,15 @@ enum err stage_norm(const struct model *m, int row, const struct tensor *y, cons
 
 /* --- edges ----------------------------------------------------------------------------------- */
 
-/* Where whole rows stand: in `room` if this rank's part is a shard of them, else in part itself. */
-static struct tensor whole_of(const struct model *m, const struct tensor *part, const struct tensor *room)
-{
-  return m->n < m->N ? *room : *part;
-}
-
 enum err stage_whole(const struct model *m, const struct tensor *part, const struct tensor *room, enum tp_edge edge,
                      struct tensor *out)
 {
-  *out = whole_of(m, part, room);
+  *out = stage_rows(m, part, room);
   return tp_gather(&m->config.tp, out, part, edge);
 }
 
-enum err stage_column(const struct model *m, int row, const struct tensor *y, const struct tensor *x, const struct tensor *room,
-                      enum tp_edge edge)
+enum err stage_column(const struct model *m, int row, const struct tensor *y, const struct tensor *x,
+                      const struct tensor *room, enum tp_edge edge)
 {
   const struct tensor w = stage_weight(m, row), b = stage_weight(m, row + 1);
   struct tensor whole;
@@ -97,7 +91,7 @@ enum err stage_column(const struct model *m, int row, const struct tensor *y, co
 enum err stage_column_backward(const struct model *m, int row, const struct tensor *dx, const struct tensor *dy,
                                const struct tensor *room, enum tp_edge edge)
 {
-  const struct tensor w = stage_weight(m, row), term = whole_of(m, dx, room);
+  const struct tensor w = stage_weight(m, row), term = stage_rows(m, dx, room);
   if (m->config.run->tp_sums > 1) return sums_column_backward(m, row, dx, dy);
   TRY(op_linear_bwd_x(m->config.compute, &term, dy, &w, false));
   return tp_reduce(&m->config.tp, dx, &term, edge);
@@ -111,10 +105,10 @@ static enum err add_bias(const struct model *m, int row, const struct tensor *y,
   return count > 0 ? op_bias_fwd(m->config.compute, &to, &part) : ERR_OK;
 }
 
-enum err stage_row(const struct model *m, int row, const struct tensor *y, const struct tensor *x, const struct tensor *room,
-                   enum tp_edge edge)
+enum err stage_row(const struct model *m, int row, const struct tensor *y, const struct tensor *x,
+                   const struct tensor *room, enum tp_edge edge)
 {
-  const struct tensor w = stage_weight(m, row), b = stage_weight(m, row + 1), term = whole_of(m, y, room);
+  const struct tensor w = stage_weight(m, row), b = stage_weight(m, row + 1), term = stage_rows(m, y, room);
   int64_t added = 0; /* columns whose bias is in already */
   if (m->config.run->tp_sums > 1) return sums_row(m, row, y, x);
   if (m->config.tp.size == 1) return op_linear_fwd(m->config.compute, y, x, &w, &b, false);
@@ -129,11 +123,12 @@ enum err stage_row(const struct model *m, int row, const struct tensor *y, const
 
 /* --- dropout ------------------------------------------------------------------------------------ */
 
-enum err stage_dropout(const struct model *m, int64_t layer, enum stage_site site, const struct tensor *y, const struct tensor *x)
+enum err stage_dropout(const struct model *m, int64_t layer, enum stage_site site, const struct tensor *y,
+                       const struct tensor *x)
 {
   const struct run_config *run = m->config.run;
   if (fault_is(FAULT_PP_LAYER_NUMBER_LOCAL)) layer -= m->now.chunk->first;
   const struct rng_key key = {(uint64_t)run->seed, RNG_DROPOUT + (uint32_t)(layer + 1) * 4 + (uint32_t)site, 0};
-  return op_dropout(m->config.compute, y, x, run->dropout, key, &m->config.step, &m->now.pass->in->samples, run->positions, m->T,
-                    tp_row0(&m->config.tp, m->N));
+  return op_dropout(m->config.compute, y, x, run->dropout, key, &m->config.step, &m->now.pass->in->samples,
+                    run->positions, m->T, tp_row0(&m->config.tp, m->N));
 }

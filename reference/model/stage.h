@@ -31,8 +31,8 @@ struct model {
   struct model_config config;
   enum dtype type;
   int64_t B, T, N, n;
-  int head_row; /* lm_head.weight, or wte when tied */
-  int norm_row; /* ln_f.weight, its bias next       */
+  int head_row;            /* lm_head.weight, or wte when tied */
+  int norm_row;            /* ln_f.weight, its bias next       */
   bool tied, begins, ends; /* what any chunk of this rank has */
   void *other_use;         /* tied.h */
   void *term;              /* sums.h */
@@ -49,7 +49,10 @@ struct tensor stage_weight(const struct model *m, int row);
 struct tensor stage_gradient(const struct model *m, int row);
 static inline bool stage_frozen(const struct model *m, int row) { return m->config.table->rows[row].frozen; }
 /* Of this rank's part of the vocabulary, in the embedding or the head. */
-static inline int64_t stage_first_token(const struct model *m, int row) { return m->config.tp.rank * m->config.flat->rows[row]; }
+static inline int64_t stage_first_token(const struct model *m, int row)
+{
+  return m->config.tp.rank * m->config.flat->rows[row];
+}
 
 /* Tells whoever asked that the row's gradient is queued; shared rows are their owner's to tell. */
 void stage_tell(const struct model *m, int row);
@@ -59,24 +62,30 @@ void stage_tell(const struct model *m, int row);
 enum err stage_linear_gradient(const struct model *m, int row, const struct tensor *dy, const struct tensor *x);
 enum err stage_norm_gradient(const struct model *m, int row, const struct tensor *dy, const struct tensor *x,
                              const struct tensor *mean, const struct tensor *rstd);
-enum err stage_norm(const struct model *m, int row, const struct tensor *y, const struct tensor *mean, const struct tensor *rstd,
-                    const struct tensor *x);
+enum err stage_norm(const struct model *m, int row, const struct tensor *y, const struct tensor *mean,
+                    const struct tensor *rstd, const struct tensor *x);
 
+/* Where all rows stand: in `room` if this rank's part is a shard of them, else in part itself. */
+static inline struct tensor stage_rows(const struct model *m, const struct tensor *part, const struct tensor *room)
+{
+  return m->n < m->N ? *room : *part;
+}
 /* The rows of part as a whole: gathered into `room` with sequence, part itself without. */
 enum err stage_whole(const struct model *m, const struct tensor *part, const struct tensor *room, enum tp_edge edge,
                      struct tensor *out);
 /* Cut by columns.  y = x w + b of all rows; dx [n, C] = the sum over the group of dy w^T.  room as above. */
-enum err stage_column(const struct model *m, int row, const struct tensor *y, const struct tensor *x, const struct tensor *room,
-                      enum tp_edge edge);
+enum err stage_column(const struct model *m, int row, const struct tensor *y, const struct tensor *x,
+                      const struct tensor *room, enum tp_edge edge);
 enum err stage_column_backward(const struct model *m, int row, const struct tensor *dx, const struct tensor *dy,
                                const struct tensor *room, enum tp_edge edge);
 /* Cut by rows.  y [n, C] = the sum over the group of x w, and the bias once. */
-enum err stage_row(const struct model *m, int row, const struct tensor *y, const struct tensor *x, const struct tensor *room,
-                   enum tp_edge edge);
+enum err stage_row(const struct model *m, int row, const struct tensor *y, const struct tensor *x,
+                   const struct tensor *room, enum tp_edge edge);
 
 /* Sites of dropout, counted from 0 within layer + 1; the embedding's is site 0 of layer -1. */
 enum stage_site { STAGE_SITE_EMBEDDING, STAGE_SITE_ATTENTION, STAGE_SITE_MLP };
 /* y = dropout(x) of this rank's rows, y may be x; only when now.drop. */
-enum err stage_dropout(const struct model *m, int64_t layer, enum stage_site site, const struct tensor *y, const struct tensor *x);
+enum err stage_dropout(const struct model *m, int64_t layer, enum stage_site site, const struct tensor *y,
+                       const struct tensor *x);
 
 #endif

@@ -14,14 +14,21 @@ static struct part part_of(int64_t extent, int64_t n, int64_t i)
   return (struct part){first, first + each < extent ? each : extent - first};
 }
 
-static struct tensor columns(const struct tensor *t, int64_t first, int64_t count) { return tensor_part(t, 0, t->rows, first, count); }
-static struct tensor rows(const struct tensor *t, int64_t first, int64_t count) { return tensor_part(t, first, count, 0, t->cols); }
+static struct tensor columns(const struct tensor *t, int64_t first, int64_t count)
+{
+  return tensor_part(t, 0, t->rows, first, count);
+}
+static struct tensor rows(const struct tensor *t, int64_t first, int64_t count)
+{
+  return tensor_part(t, first, count, 0, t->cols);
+}
 
 enum err sums_create(struct model *m)
 {
   const struct run_config *run = m->config.run;
   if (run->tp_sums == 1) return ERR_OK;
-  return dev_alloc(m->config.dev, (size_t)(m->N * run->hidden) * dtype_bytes(m->type), DEV_ACTIVATIONS, "terms of sums", &m->term);
+  return dev_alloc(m->config.dev, (size_t)(m->N * run->hidden) * dtype_bytes(m->type), DEV_ACTIVATIONS, "terms of sums",
+                   &m->term);
 }
 
 void sums_destroy(struct model *m) { dev_free(m->config.dev, m->term); }

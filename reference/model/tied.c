@@ -26,7 +26,10 @@ enum err tied_create(struct model *m)
 
 void tied_destroy(struct model *m) { dev_free(m->config.dev, m->other_use); }
 
-struct tensor tied_head_gradient(const struct model *m) { return m->other_use ? other_use(m) : stage_gradient(m, m->head_row); }
+struct tensor tied_head_gradient(const struct model *m)
+{
+  return m->other_use ? other_use(m) : stage_gradient(m, m->head_row);
+}
 
 /* On one stage: the head's accumulator starts the next fold empty. */
 static enum err join_here(struct model *m)

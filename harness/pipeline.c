@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "suites/checks/idle.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,7 +62,7 @@ static int next_trial(const struct plan *p, const struct suite *suite)
 
 static enum err time_trial(struct session *s, int index)
 {
-  const struct trial *t = &s->plan.trials[index];
+  struct trial *t = &s->plan.trials[index];
   const struct run *run = &s->plan.runs[t->run];
   const bool sleeps = run->config.compute == COMPUTE_SLEEP;
   char why[512];
@@ -71,8 +72,24 @@ static enum err time_trial(struct session *s, int index)
              run->ranks, (long long)run->config.threads, s->world.slots, s->plan.trials[t->twin].name);
     return settle(s, index, OUTCOME_SKIPPED, why);
   }
+  struct env e;
+  env_look(250, &e);
+  t->elsewhere = e.busy_elsewhere;
   const struct runner_timed job = {.runs = &t->run, .n = 1, .cores_each = sleeps ? 0 : (int)run->config.threads};
   return runner_timed(&s->runner, &job, 1); /* session_on_ended judges it */
+}
+
+void pipeline_settle(struct trial *t)
+{
+  char sentence[sizeof t->sentence];
+  if (t->outcome != OUTCOME_FAIL || timing_quiet(t->elsewhere)) return;
+  for (int i = 0; i < t->n_verdicts; i++) { /* a bubble without a value is wrong in its passes, not in its time */
+    const struct verdict *v = &t->verdicts[i];
+    if (v->outcome == OUTCOME_FAIL && (strcmp(v->check, "bubble") != 0 || isnan(v->value))) return;
+  }
+  t->outcome = OUTCOME_INCONCLUSIVE;
+  snprintf(sentence, sizeof sentence, "others used %.1f cores when it began: %.500s", t->elsewhere, t->sentence);
+  memcpy(t->sentence, sentence, sizeof sentence);
 }
 
 static bool may_start(struct session *s, int index)

@@ -12,6 +12,8 @@
 enum err pipeline_plan(struct plan *p, const struct asked *a, const struct suite *s);
 /* Runs those whose evidence passed, one after the other; the others are settled without. */
 enum err pipeline_run(struct session *s, const struct suite *suite);
+/* A timed trial, judged: what failed for its timing while others used the machine decides nothing. */
+void pipeline_settle(struct trial *t);
 /* For a judged trial of such a suite: what the report draws.  Nothing without `action` records. */
 enum err pipeline_record(const struct plan *p, const struct trial *t, const struct results *r);
 

@@ -52,6 +52,8 @@ struct trial {
   enum fault fault;        /* planted; FAULT_NONE */
   int twin;                /* planted: index of the trial without the fault; point, timed: of its conformance case */
 
+  double elsewhere;        /* timed: cores that other processes used just before it; NaN: not looked */
+
   enum trial_state state;
   enum outcome outcome;
   char reason[64], sentence[640];

@@ -10,7 +10,7 @@ static void fit(const struct run_config *measured, struct run_config *c)
   const bool list = strcmp(c->stages, "even") != 0 && strcmp(c->stages, "auto") != 0;
   if (list)
     c->layers = measured->layers; /* what the list adds up to */
-  else if (c->layers < c->pp * c->chunks)
+  else if (c->layers && c->layers < c->pp * c->chunks)
     c->layers = c->pp * c->chunks;
   const int64_t unit = c->dp * c->micro_batch * (c->schedule == SCHEDULE_INTERLEAVED ? c->pp : 1);
   c->global_batch = (c->global_batch + unit - 1) / unit * unit;

@@ -89,6 +89,7 @@ enum err session_on_ended(void *session, int run)
     if (!concerns || !trial_ready(&s->plan, t)) continue;
     trial_judge(&s->plan, i);
     if (t->part == PART_PLANTED) faults_settle(t);
+    if (t->part == PART_TIMED) pipeline_settle(t);
     TRY(session_settled(s, i));
   }
   return ERR_OK;

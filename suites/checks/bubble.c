@@ -1,7 +1,7 @@
 /* bubble.c - O13: the idle time of a pipeline's stages beside that of its list, simulated with the run's median times.
  *
- * Compute: sleep within 3 %, real compute within 10 %.  What is farther than that, but no farther than this machine's
- * own lateness explains (idle.c), decides nothing.
+ * Compute: sleep within 3 %, real compute within 10 %.  What is farther decides nothing if a step was within that, or
+ * no farther from it than this machine's own lateness explains (idle.c).
  */
 #include "evidence.h"
 #include "idle.h"
@@ -34,7 +34,7 @@ static void judge_pipeline(const struct idle *x, double margin, const char *of, 
   char what[64];
   worst_see(w, off_ms, allowed_ms, "bubble%s: %.4g ms measured, %.4g ms simulated", of, x->bubble_ms,
             x->simulated_bubble_ms);
-  *unexplained = fmax(*unexplained, off_ms - x->late_ms);
+  *unexplained = fmax(*unexplained, x->nearest_ms - allowed_ms - x->late_ms);
   for (int i = 0; i < x->stages; i++) {
     snprintf(what, sizeof what, "idle of stage %d%s, ms", i, of);
     verdict_detail(out, what, -1, x->stage[i].idle_ms, x->stage[i].schedule_ms + x->stage[i].imbalance_ms);
@@ -76,10 +76,11 @@ void bubble_judge(const struct run_data *run, const struct companion *wanted, co
     verdict_say(out, OUTCOME_PASS, "%s; off by %.3g ms of the %.3g allowed; %s", w.place, w.value, w.bound, found);
   else if (unexplained <= 0)
     verdict_say(out, OUTCOME_INCONCLUSIVE,
-                "%s; off by %.3g ms, allowed %.3g: no more than this machine is late by itself; %s", w.place, w.value,
-                w.bound, found);
+                "%s; off by %.3g ms, allowed %.3g: noise, as its best step and this machine's own lateness show; %s",
+                w.place, w.value, w.bound, found);
   else
-    verdict_say(out, OUTCOME_FAIL,
-                "%s; off by %.3g ms, allowed %.3g, and this machine's lateness leaves %.3g unexplained; %s", w.place,
-                w.value, w.bound, unexplained, found);
+    verdict_say(
+        out, OUTCOME_FAIL,
+        "%s; off by %.3g ms, allowed %.3g, of which %.3g ms are in every step and no lateness of this machine; %s",
+        w.place, w.value, w.bound, unexplained, found);
 }

@@ -1,11 +1,14 @@
 /* idle.c - records of actions become times, times become costs, costs are played.
  *
  * Lateness.  A thread that waits is woken late, and by how much only the machine knows.  With compute: sleep each pass
- * shows it: its length less what was asked.  A micro-batch that goes to the next stage is waited for by three threads
- * (sender, receiver, compute), and the step's longest chain passes at most 2 (p v - 1 + m - 1) times from one stage to
- * another; so a bubble may be late_ms = 6 (p v + m - 2) x (mean lateness) longer than simulated, by no fault of the
- * program.  With real compute no pass has a length that was asked; times of equal passes vary instead, and a chain of
- * K = 2 (m + p v - 1) independent ones varies by sqrt(K) x (their mean distance from their median).
+ * shows it: its length less what was asked, of mean m and deviation d.  A micro-batch that goes to the next stage is
+ * waited for by three threads (sender, receiver, compute), and the step's longest chain goes at most 2 (p v + m - 2)
+ * times from one stage to another: K = 6 (p v + m - 2) wakings, late by K m on average and by 2 sqrt(K) d more in one
+ * step of twenty.  With real compute no pass has a length that was asked; equal passes vary instead, around their
+ * median (so m = 0), and a chain has K = 2 (p v + m - 1) of them.
+ *
+ * What the program does wrong it does in every step; what disturbs it from outside seldom disturbs every step alike. So
+ * nearest_ms, the distance of the best step, tells the two apart further.
  */
 #include "idle.h"
 
@@ -141,18 +144,24 @@ static enum err lateness(struct reader *r, double *late_ms)
   const struct run_config *c = &r->run->config;
   const bool sleep = c->compute == COMPUTE_SLEEP;
   const int stages = r->s->p * r->s->v;
-  double sum = 0;
+  double sum = 0, squares = 0;
   int64_t count = 0;
   TRY(partition_make(c, &layers));
   for (int k = 0; k < stages; k++)
     for (int pass = PASS_FORWARD; pass <= PASS_BACKWARD_WEIGHT; pass++) {
       const int n = durations(r, (enum pass)pass, k, -1);
       const double usual = sleep ? asked_ms(c, &layers, (enum pass)pass, k) : median(r->values, n);
-      for (int i = 0; i < n; i++) sum += sleep ? fmax(0, r->values[i] - usual) : fabs(r->values[i] - usual);
+      for (int i = 0; i < n; i++) {
+        const double late = r->values[i] - usual;
+        sum += late;
+        squares += late * late;
+      }
       count += n;
     }
-  const double each = count ? sum / (double)count : 0;
-  *late_ms = sleep ? 6.0 * (stages + r->s->m - 2) * each : sqrt(2.0 * (stages + r->s->m - 1)) * each;
+  const double each = sleep && count ? fmax(0, sum / (double)count) : 0;
+  const double spread = count ? sqrt(fmax(0, squares / (double)count - each * each)) : 0;
+  const double chain = sleep ? 6.0 * (stages + r->s->m - 2) : 2.0 * (stages + r->s->m - 1);
+  *late_ms = chain * each + 2 * sqrt(chain) * spread;
   return ERR_OK;
 }
 
@@ -268,6 +277,9 @@ static enum err measure(struct reader *r, struct idle *out, double *totals, doub
       out->shown = r->at.first + i;
   TRY(lateness(r, &out->late_ms));
   TRY(simulate(r, out, &times));
+  out->nearest_ms = INFINITY;
+  for (int64_t i = 0; i < r->at.steps; i++)
+    out->nearest_ms = fmin(out->nearest_ms, fabs(bubbles[i] - out->simulated_bubble_ms));
   err = show(r, times, out);
   schedule_times_destroy(times);
   return err;

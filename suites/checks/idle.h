@@ -31,6 +31,7 @@ struct idle {
   double busy_ms;                                 /* the window less the bubble                                    */
   double simulated_total_ms, simulated_bubble_ms; /* the list played with the run's median times       */
   double forward_ms, input_ms, weight_ms, transfer_ms; /* those medians; of passes, means over virtual stages */
+  double nearest_ms;                                   /* smallest distance of a step's bubble from the simulated one */
   double late_ms; /* what this machine's own lateness can make of the bubble: see idle.c */
 };
 

@@ -113,14 +113,14 @@ static enum err lay(struct pipeline *p, struct layout *l)
 static enum err lay_out(struct pipeline *p)
 {
   const int n = length_of(p);
-  const size_t room = (size_t)n + 1;
+  const size_t room = (size_t)n;
   enum err err = ERR_OK;
   struct layout l = {.waits = malloc(room * sizeof *l.waits),
                      .order = malloc(room * sizeof *l.order),
                      .place = malloc(room * sizeof *l.place),
                      .after = malloc(room * sizeof *l.after)};
-  p->events = calloc(room, sizeof(struct dev_event *));
-  p->steps = malloc((room * (SCHEDULE_WAITS + 3) + 3) * sizeof *p->steps);
+  p->events = calloc(room + 1, sizeof(struct dev_event *));
+  p->steps = malloc((4 * room + SCHEDULE_STREAMS) * sizeof *p->steps); /* two waits, action, record; those of the run */
   if (!l.waits || !l.order || !l.place || !l.after || !p->events || !p->steps)
     FAIL_TO(done, ERR_MEMORY, "pipeline: %d actions", n);
   TRY_TO(done, schedule_waits(p->schedule, p->stage, l.waits));

@@ -24,7 +24,7 @@ enum order {
 struct layout {
   int tp, pp, chunks;
   const char *stages;
-  bool sequence, split;
+  bool sequence, split, separate;
   enum order order;
 };
 
@@ -83,6 +83,7 @@ static inline bool cut_open(struct cut *c, const struct run_config *base, const 
   m->slots = l->chunks * (l->order == ORDER_ONE ? 1 : l->order == ORDER_AHEAD ? 2 : BATCHES);
   m->inputs = m->slots;
   m->split = l->split;
+  m->separate = l->separate;
   m->weight_slots = l->split ? l->chunks * BATCHES : 0;
   return CHECK_OK(model_create(m, &c->rig.model));
 }

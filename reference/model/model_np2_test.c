@@ -184,6 +184,26 @@ static void activation_memory_follows_its_formula(void)
   }
 }
 
+/* With places of their own: what a region's life does not cover is what the poison left. */
+static void every_activation_of_a_shard_is_begun_and_retired(void)
+{
+  for (int split = 0; split < 2; split++) {
+    const struct run_config run = small(DTYPE_F32);
+    const struct layout l = {.tp = 2, .pp = 1, .chunks = 1, .sequence = true, .split = split, .separate = true};
+    const struct dev_config d = {.kind = DEV_CPU, .threads = 1, .poison_end = true};
+    struct cut c;
+    if (cut_open(&c, &run, &l, &d) && cut_step(&c)) {
+      const size_t bytes = model_activation_bytes(c.rig.model);
+      const unsigned char *at = c.rig.model->memory.block;
+      size_t alive = 0;
+      CHECK_OK(dev_host_touch(c.rig.dev, at, bytes, false));
+      for (size_t i = 0; i < bytes; i++) alive += at[i] != 0xFF;
+      CHECK(alive == 0);
+    }
+    cut_close(&c);
+  }
+}
+
 static void nothing_is_allocated_after_create(void)
 {
   for (int variant = 0; variant < 2; variant++) {
@@ -404,7 +424,8 @@ int main(void)
       TEST(a_frozen_tied_matrix_is_not_exchanged),
       TEST(collectives_are_those_of_the_formula),
       TEST(activation_memory_follows_its_formula),
-      TEST(nothing_is_allocated_after_create),
+      TEST(every_activation_of_a_shard_is_begun_and_retired),
+    TEST(nothing_is_allocated_after_create),
       TEST(kept_blocks_are_those_of_the_whole),
       TEST(a_bias_added_on_every_rank_spoils_all_gradients),
       TEST(a_norm_that_is_not_summed_over_shards_spoils_itself_alone),

@@ -21,6 +21,14 @@ static void one_rank_needs_no_comm(void)
     const struct setting set = {DEV_LAZY, 2, (enum schedule_kind)kind, 1, 3, 1, false, false};
     if (kind != SCHEDULE_INTERLEAVED) check_runs(&set);
   }
+  struct play p;
+  struct pipeline *none = NULL;
+  const struct setting alone = {.device = DEV_CPU, .kind = SCHEDULE_1F1B, .p = 1, .m = 2, .v = 1};
+  open_play(&p, &alone);
+  CHECK_ERR(pipeline_create(p.s, 1, p.compute, NULL, NULL, &none), ERR_ARG);
+  CHECK_ERR(pipeline_create(p.s, -1, p.compute, NULL, NULL, &none), ERR_ARG);
+  CHECK(none == NULL);
+  close_play(&p);
 }
 
 /* --- order ------------------------------------------------------------------------------- */
@@ -71,6 +79,23 @@ static void every_forgotten_wait_is_named(void)
     }
   }
   CHECK(tried > 30);
+}
+
+static void each_record_has_its_wait(void)
+{
+  for (int kind = 0; kind < SCHEDULES; kind++) {
+    struct play p;
+    const struct setting set = {.device = DEV_CPU, .kind = (enum schedule_kind)kind, .p = 2, .m = 4, .v = 1 + (kind == SCHEDULE_INTERLEAVED)};
+    open_play(&p, &set);
+    const struct pipeline_step *steps = p.pipeline->steps;
+    for (int i = 0; i < p.pipeline->n_steps; i++) {
+      bool waited = false;
+      for (int j = i + 1; j < p.pipeline->n_steps; j++)
+        waited = waited || (steps[j].kind == PIPELINE_WAIT && steps[j].event == steps[i].event);
+      CHECK(steps[i].kind != PIPELINE_RECORD || waited);
+    }
+    close_play(&p);
+  }
 }
 
 /* The host's intervals say which action they were. */
@@ -184,6 +209,7 @@ int main(void)
     TEST(every_schedule_gives_the_sums_of_one_rank),
     TEST(one_rank_needs_no_comm),
     TEST(every_forgotten_wait_is_named),
+    TEST(each_record_has_its_wait),
     TEST(intervals_carry_their_action),
     TEST(each_failed_allocation_is_reported),
     TEST(a_send_buffer_freed_early_is_seen),

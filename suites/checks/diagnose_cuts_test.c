@@ -80,6 +80,7 @@ static void a_missing_sum_is_told_from_a_lost_one_by_the_list_of_calls(void)
   for (int missing = 0; missing < 2; missing++) {
     setup(&c);
     made_bend(&w.b.run, "gradients", 0, "transformer", 0.5, 0.003);
+    bend_losses(1, 1.01); /* the update went wrong */
     for (int rank = 0; missing && rank < 2; rank++) {
       json_t *calls = json_object_get(made_at(&w.b.run, "trace", rank, 0, -1), "got.calls");
       for (size_t i = json_array_size(calls); i-- > 0;)
@@ -162,6 +163,7 @@ static void a_norm_that_is_not_its_gradients(void)
   setup(&c);
   for (int rank = 0; rank < 2; rank++)
     made_set(&w.b.run, "step", rank, 0, -1, "got.norm", json_real(1.1 * made_get(&w.b.run, "step", rank, 0, -1, "got.norm")));
+  made_bend(&w.b.run, "gradients", 1, "transformer", 0.9, 0.002); /* and what the clip factor made of the next step */
   CHECK(whole_named(&w, FAULT_CLIP_TP_DUPLICATE_UNDER_OR_OVER_COUNT));
   teardown();
 }

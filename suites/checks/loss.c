@@ -31,7 +31,6 @@ static void against_truth(struct trial *t, const char *kind, int64_t rank, int64
 {
   const enum dtype precision = (enum dtype)t->run->config.precision;
   const double truth = evidence_value(t->truth, kind, -1, step, m, key);
-  const double parts = m >= 0 ? 1.0 : (double)evidence_microbatches(&t->run->config);
   double q = 0.0;
   for (int i = 0; i < COMPANIONS_NOISE; i++) {
     const double d = bound_relative(evidence_value(t->noise[i], kind, -1, step, m, key), truth);
@@ -40,7 +39,7 @@ static void against_truth(struct trial *t, const char *kind, int64_t rank, int64
   char place[96];
   if (m >= 0) snprintf(place, sizeof place, "%s of micro-batch %lld at step %lld", what, (long long)m, (long long)step);
   else snprintf(place, sizeof place, "%s at step %lld", what, (long long)step);
-  const double bound = bound_measured(4.0 * sqrt(parts) * bound_unit(precision), q);
+  const double bound = bound_measured(4.0 * bound_unit(precision), q); /* F, as in gradients.c: at least 4 u of the whole */
   const double ceiling = bound_ceiling(BOUND_LOSS, precision, step);
   const double value = bound_relative(evidence_value(t->run, kind, rank, step, m, key), truth);
   if (isnan(truth) || isnan(q)) t->missing = true;

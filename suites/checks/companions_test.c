@@ -124,6 +124,8 @@ static void products_are_split_as_tensor_ranks_split_them(void)
     }
     CHECK(parts == (a.dp == 1 ? 4 : 2) && accumulators == (a.dp == 1 ? 0 : 2));
   }
+  CHECK(companions_curve(&a, out, JUDGE_COMPANIONS_MAX) == 1 + COMPANIONS_CURVE);
+  CHECK(out[0].config.tp_sums == 1 && out[1].config.tp_sums == 1 && out[2].config.tp_sums == 3 && out[3].config.tp_sums == 3);
 }
 
 static void a_pipeline_has_its_twin_without_cuts(void)

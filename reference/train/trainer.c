@@ -1,6 +1,7 @@
 /* trainer.c - makes a rank ready to train, and takes it apart. */
 #include "train/trainer.h"
 
+#include "base/fault.h"
 #include "base/rng.h"
 #include "ops/ops.h"
 #include "train/groups.h"
@@ -58,7 +59,11 @@ static enum err create_micro(struct trainer *t)
 
 enum err trainer_fetch(struct trainer *t, int64_t step, int64_t i)
 {
-  TRY(data_plan_batch(t->plan, step, t->micro[i].number, &t->micro[i].batch));
+  int64_t number = t->micro[i].number;
+  /* every rank of the job takes its turn, as if each were a replica */
+  if (fault_is(FAULT_DATA_SAMPLER_IGNORES_MODEL_PARALLEL))
+    number = (i * comm_size(t->world) + comm_rank(t->world)) % (t->run.global_batch / t->run.micro_batch);
+  TRY(data_plan_batch(t->plan, step, number, &t->micro[i].batch));
   return ERR_OK;
 }
 

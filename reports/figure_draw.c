@@ -151,8 +151,8 @@ static void write_script(FILE *out, const struct figure *f, const char *plots)
     for (int k = 0; k < f->series[i].n; k++) write_point(out, f, i, &f->series[i].points[k]);
     fputs("EOD\n", out);
   }
-  fputs("set encoding utf8\nset grid ytics lc rgb '#cccccc'\nset border 3 lc rgb '#555555'\nset tics nomirror\n"
-        "set key below left Left reverse samplen 2\nset xlabel ", out);
+  fprintf(out, "set encoding utf8\nset grid ytics lc rgb '#cccccc'\nset border 3 lc rgb '#555555'\nset tics nomirror\n"
+        "set key below left Left reverse samplen 2%s\nset xlabel ", f->n_rows && f->n_series > 3 ? " maxcols 2" : "");
   quoted(out, f->x_label);
   fputs(" offset 0, 0.4\nset ylabel ", out); /* clear of the key below it */
   quoted(out, f->y_label);

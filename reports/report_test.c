@@ -128,7 +128,7 @@ static void every_form_says_what_the_records_say(void)
   CHECK(has("report.md", "| dp2 | 2 | 5 | 1 | 4 | float32 |"));
   CHECK(has("report.md", "Of 2 layouts of 2 ranks with the same global batch dp2 is fastest, 1000 tokens/s (E = 0.50); tp2 keeps 50 % of that"));
   CHECK(has("report.md", "Measured bubbles are within 3.4 % of their lists (farthest: pipe); most of the idle time is the schedule itself"));
-  CHECK(has("report.md", "pipe (pp2 gpipe): stages idle 50.0 % of the time, their list played with the same times 49.2 %"));
+  CHECK(has("report.md", "pipe (pp2 gpipe): stages idle 50.0 % of the time, 49.2 % by their list"));
   CHECK(has("report.md", "| pipe | 1 | 30.00 | 20.00 | 9.00 | 1.00 |"));
   CHECK(has("results.csv", "case,conformance,bad,FAIL,gradients,wte is off by 2 <times> & more"));
   CHECK(has("junit.xml", "tests=\"5\" failures=\"1\" errors=\"1\" skipped=\"2\""));

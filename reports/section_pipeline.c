@@ -174,7 +174,7 @@ static enum err add_spans(struct figure *f, const json_t *lines, int kind, int c
       for (int measured = 0; measured < 2; measured++) {
         const double start = at_stage(line, measured ? "got.start_ms" : "got.simulated_start_ms", k);
         const double end = at_stage(line, measured ? "got.end_ms" : "got.simulated_end_ms", k);
-        snprintf(label, sizeof label, end - start > 0.022 * window ? "%d" : "", microbatch);
+        snprintf(label, sizeof label, end - start > 0.015 * window ? "%d" : "", microbatch);
         TRY(figure_span(f, 2 * stage + measured, start, end, label));
       }
     }
@@ -223,7 +223,7 @@ static enum err draw_timeline(struct page *p, const struct evidence *e, const js
       figure_beside(f, 0, 1, chunk % 2 == 1);
       TRY_TO(done, add_spans(f, lines, kind, chunk, window));
     }
-  figure_title(f, "%s (%s): stages idle %.1f %% of the time, their list played with the same times %.1f %%", name,
+  figure_title(f, "%s (%s): stages idle %.1f %% of the time, %.1f %% by their list", name,
                layout ? layout : "", 100.0 * real_of(record, "got.of_total"),
                100.0 * real_of(record, "got.simulated_bubble_ms") / real_of(record, "got.simulated_window_ms"));
   err = page_figure(p, f);

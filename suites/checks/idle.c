@@ -75,8 +75,27 @@ static int action_of(const struct schedule *s, int stage, enum pass pass, int mi
   return -1;
 }
 
-/* A transfer takes from when both ends are there until its receiver has it. */
-static double median_transfer(struct reader *r)
+/* The pass of `stage` that transfer a is for waited for it: nothing else was left to run before. */
+static bool was_waited_for(const struct reader *r, int64_t step, int stage, int a)
+{
+  const struct actions_step *x = &r->at.list[step];
+  const struct schedule_action *got = &r->s->list[stage][a];
+  double before = -INFINITY; /* end of the pass ahead of it */
+  for (int i = 0; i < r->s->n[stage]; i++) {
+    const struct schedule_action *y = &r->s->list[stage][i];
+    if (!is_compute(y)) continue;
+    const bool forward = y->pass == PASS_FORWARD, mine = forward == (got->pass == PASS_RECV_INPUT) &&
+                                                         y->pass != PASS_BACKWARD_WEIGHT &&
+                                                         y->microbatch == got->microbatch && y->chunk == got->chunk;
+    if (mine) return x->end[stage][a] > before;
+    before = x->end[stage][i];
+  }
+  return false;
+}
+
+/* A transfer takes from when both ends are there until its receiver has it.  Those that a pass waited for count: the
+ * others are looked after now and then by a busy core, take longer, and cost nothing.  Without any, all count. */
+static double median_transfer(struct reader *r, bool waited_for)
 {
   int n = 0;
   for (int stage = 0; stage < r->s->p; stage++)
@@ -86,12 +105,12 @@ static double median_transfer(struct reader *r)
       const bool forth = x->pass == PASS_RECV_INPUT;
       const int k = virtual_stage(r->s, stage, x) + (forth ? -1 : 1), from = k % r->s->p;
       const int send = action_of(r->s, from, forth ? PASS_SEND_OUTPUT : PASS_SEND_GRADIENT, x->microbatch, k / r->s->p);
-      if (send < 0) continue;
-      for (int64_t i = 0; i < r->at.steps; i++)
-        r->values[n++] =
-            fmax(0, r->at.list[i].end[stage][a] - fmax(r->at.list[i].start[stage][a], r->at.list[i].start[from][send]));
+      for (int64_t i = 0; send >= 0 && i < r->at.steps; i++)
+        if (!waited_for || was_waited_for(r, i, stage, a))
+          r->values[n++] = fmax(0, r->at.list[i].end[stage][a] -
+                                       fmax(r->at.list[i].start[stage][a], r->at.list[i].start[from][send]));
     }
-  return median(r->values, n);
+  return n == 0 && waited_for ? median_transfer(r, false) : median(r->values, n);
 }
 
 struct costs {
@@ -227,7 +246,7 @@ static enum err simulate(struct reader *r, struct idle *out, struct schedule_tim
   struct costs c;
   double idle[SCHEDULE_RANKS_MAX];
   costs_take(r, -1, &c);
-  c.of.transfer = out->transfer_ms = median_transfer(r);
+  c.of.transfer = out->transfer_ms = median_transfer(r, true);
   out->forward_ms = mean(c.forward, r->s->p * r->s->v);
   out->input_ms = mean(c.input, r->s->p * r->s->v);
   out->weight_ms = mean(c.weight, r->s->p * r->s->v);

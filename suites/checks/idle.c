@@ -93,8 +93,25 @@ static bool was_waited_for(const struct reader *r, int64_t step, int stage, int 
   return false;
 }
 
-/* A transfer takes from when both ends are there until its receiver has it.  Those that a pass waited for count: the
- * others are looked after now and then by a busy core, take longer, and cost nothing.  Without any, all count. */
+/* When the send of action a could begin: its pass had ended, and the send ahead of it on the stream. */
+static double could_send(const struct reader *r, int64_t step, int stage, int a)
+{
+  const struct schedule_action *send = &r->s->list[stage][a];
+  double ready = -INFINITY;
+  for (int i = 0; i < a; i++) {
+    const struct schedule_action *y = &r->s->list[stage][i];
+    const bool forward = y->pass == PASS_FORWARD, mine = is_compute(y) && y->pass != PASS_BACKWARD_WEIGHT &&
+                                                         forward == (send->pass == PASS_SEND_OUTPUT) &&
+                                                         y->microbatch == send->microbatch && y->chunk == send->chunk;
+    if (mine || schedule_stream_of(y->pass) == schedule_stream_of(send->pass))
+      ready = fmax(ready, r->at.list[step].end[stage][i]);
+  }
+  return ready;
+}
+
+/* A transfer takes from when it could be sent and its receiver was there until that has it.  Those that a pass waited
+ * for count: the others are looked after now and then by a busy core, take longer, and cost nothing.  Without any, all
+ * count. */
 static double median_transfer(struct reader *r, bool waited_for)
 {
   int n = 0;
@@ -105,10 +122,11 @@ static double median_transfer(struct reader *r, bool waited_for)
       const bool forth = x->pass == PASS_RECV_INPUT;
       const int k = virtual_stage(r->s, stage, x) + (forth ? -1 : 1), from = k % r->s->p;
       const int send = action_of(r->s, from, forth ? PASS_SEND_OUTPUT : PASS_SEND_GRADIENT, x->microbatch, k / r->s->p);
-      for (int64_t i = 0; send >= 0 && i < r->at.steps; i++)
-        if (!waited_for || was_waited_for(r, i, stage, a))
-          r->values[n++] = fmax(0, r->at.list[i].end[stage][a] -
-                                       fmax(r->at.list[i].start[stage][a], r->at.list[i].start[from][send]));
+      for (int64_t i = 0; send >= 0 && i < r->at.steps; i++) {
+        const struct actions_step *at = &r->at.list[i];
+        if (waited_for && !was_waited_for(r, i, stage, a)) continue;
+        r->values[n++] = fmax(0, at->end[stage][a] - fmax(at->start[stage][a], could_send(r, i, from, send)));
+      }
     }
   return n == 0 && waited_for ? median_transfer(r, false) : median(r->values, n);
 }

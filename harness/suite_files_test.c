@@ -18,7 +18,10 @@ struct base {
 
 static bool is_grid(const struct suite_case *c) { return strncmp(c->name, "g-dp", 4) == 0; }
 
-static struct base base_of(const struct run_config *c) { return (struct base){c->dp, c->tp, c->pp, c->schedule, c->sequence_parallel}; }
+static struct base base_of(const struct run_config *c)
+{
+  return (struct base){c->dp, c->tp, c->pp, c->schedule, c->sequence_parallel};
+}
 
 static bool same_base(struct base a, struct base b)
 {
@@ -50,8 +53,10 @@ static void the_grid_has_every_layout_in_at_least_300_cases(void)
   CHECK(n == 118);
   for (int b = 0; b < n; b++) {
     int with = 0;
-    for (int i = 0; i < conformance->n; i++) with += is_grid(&conformance->cases[i]) && same_base(base_of(&conformance->cases[i].config), list[b]);
-    if (!CHECK(with >= 3)) fprintf(stderr, "dp%d tp%d pp%d: %d cases\n", (int)list[b].dp, (int)list[b].tp, (int)list[b].pp, with);
+    for (int i = 0; i < conformance->n; i++)
+      with += is_grid(&conformance->cases[i]) && same_base(base_of(&conformance->cases[i].config), list[b]);
+    if (!CHECK(with >= 3))
+      fprintf(stderr, "dp%d tp%d pp%d: %d cases\n", (int)list[b].dp, (int)list[b].tp, (int)list[b].pp, with);
     cases += with;
   }
   CHECK(cases >= 300);
@@ -63,7 +68,8 @@ static void every_layout_meets_every_setting(void)
   struct base list[256];
   const int n = list_bases(list);
   for (int b = 0; b < n; b++) {
-    bool tied[2] = {false}, dropout[2] = {false}, precision[2] = {false}, reduce[2] = {false}, clip[3] = {false}, even = false, uneven = false;
+    bool tied[2] = {false}, dropout[2] = {false}, precision[2] = {false}, reduce[2] = {false}, clip[3] = {false},
+         even = false, uneven = false;
     for (int i = 0; i < conformance->n; i++) {
       const struct run_config *c = &conformance->cases[i].config;
       if (!is_grid(&conformance->cases[i]) || !same_base(base_of(c), list[b])) continue;
@@ -72,7 +78,8 @@ static void every_layout_meets_every_setting(void)
       even = even || strcmp(c->stages, "even") == 0;
       uneven = uneven || strcmp(c->stages, "even") != 0;
     }
-    CHECK(tied[0] && tied[1] && dropout[0] && dropout[1] && precision[0] && precision[1] && reduce[0] && reduce[1] && clip[0] && clip[1] && clip[2]);
+    CHECK(tied[0] && tied[1] && dropout[0] && dropout[1] && precision[0] && precision[1] && reduce[0] && reduce[1] &&
+          clip[0] && clip[1] && clip[2]);
     const int64_t stages = list[b].pp * (list[b].schedule == SCHEDULE_INTERLEAVED ? 2 : 1);
     CHECK(even && uneven == (stages > 1 && stages < 8)); /* eight stages of eight layers can be cut in one way only */
   }
@@ -89,7 +96,8 @@ static void cases_are_long_enough_and_none_repeats_another(void)
     if (is_grid(&conformance->cases[i])) CHECK(c.steps >= 2 && config_accumulation(&c) >= 3);
     keys[i] = plan_key(&c);
     for (int k = 0; k < i; k++)
-      if (!CHECK(keys[k] != keys[i])) fprintf(stderr, "%s repeats %s\n", conformance->cases[i].name, conformance->cases[k].name);
+      if (!CHECK(keys[k] != keys[i]))
+        fprintf(stderr, "%s repeats %s\n", conformance->cases[i].name, conformance->cases[k].name);
   }
   free(keys);
 }
@@ -102,7 +110,8 @@ static void every_planted_fault_has_its_case_in_the_quick_form(void)
     const struct suite_case *c = suite_find(conformance, row->smallest);
     if (!CHECK(c != NULL && c->quick)) fprintf(stderr, "%s: %s\n", row->name, row->smallest);
     bool checked = false; /* a check of one of its observables is there; an O14 needs none */
-    for (int k = 0; c && k < c->n_checks; k++) checked = checked || strstr(row->observable, c->checks[k]->observable) != NULL;
+    for (int k = 0; c && k < c->n_checks; k++)
+      checked = checked || strstr(row->observable, c->checks[k]->observable) != NULL;
     CHECK(checked || strstr(row->observable, "O14") != NULL);
   }
 }

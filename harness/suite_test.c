@@ -32,7 +32,9 @@ static void levels_override_in_order(void)
 {
   struct suite *s;
   if (!CHECK_OK(read_text(HEAD "every_case: {steps: 3, dp: 2, seconds: 7.5}\n"
-                               "cases:\n  a: {}\n  b: {steps: 5, quick: true, priority: 1, checks: [ends, loss]}\n", &s))) return;
+                               "cases:\n  a: {}\n  b: {steps: 5, quick: true, priority: 1, checks: [ends, loss]}\n",
+                          &s)))
+    return;
   CHECK(s->n == 2 && s->kind == KIND_CONFORMANCE);
   const struct suite_case *a = suite_find(s, "a"), *b = suite_find(s, "b");
   CHECK(a && a->config.steps == 3 && a->config.dp == 2 && !a->quick && a->priority == 5);
@@ -46,13 +48,17 @@ static void levels_override_in_order(void)
 static void sweep_is_the_product_with_zip_walked_along(void)
 {
   struct suite *s;
-  if (!CHECK_OK(read_text(HEAD "sweeps:\n  - name: dp{dp}-b{bucket}-{precision}\n    vary: {dp: [1, 2, 3], bucket: [0, 500]}\n"
-                               "    zip: {precision: [float64, float32], seed: [7, 8]}\n    except: [{dp: 1, bucket: 500}]\n"
-                               "    set: {quick: true}\n", &s))) return;
+  if (!CHECK_OK(read_text(
+          HEAD "sweeps:\n  - name: dp{dp}-b{bucket}-{precision}\n    vary: {dp: [1, 2, 3], bucket: [0, 500]}\n"
+               "    zip: {precision: [float64, float32], seed: [7, 8]}\n    except: [{dp: 1, bucket: 500}]\n"
+               "    set: {quick: true}\n",
+          &s)))
+    return;
   CHECK(s->n == 3 * 2 * 2 - 2);
   CHECK(suite_find(s, "dp1-b500-float64") == NULL);
   const struct suite_case *c = suite_find(s, "dp3-b500-float32");
-  CHECK(c && c->config.dp == 3 && c->config.bucket == 500 && c->config.precision == DTYPE_F32 && c->config.seed == 8 && c->quick);
+  CHECK(c && c->config.dp == 3 && c->config.bucket == 500 && c->config.precision == DTYPE_F32 && c->config.seed == 8 &&
+        c->quick);
   suite_free(s);
 }
 
@@ -69,8 +75,11 @@ static bool meet(const struct suite *s, int64_t dp, int64_t bucket, int64_t seed
 static void pairs_meet_in_few_cases(void)
 {
   struct suite *s;
-  if (!CHECK_OK(read_text(HEAD "sweeps:\n  - name: dp{dp}-{row}\n    vary: {dp: [1, 2, 3]}\n    pairs: {bucket: [0, 500, 501], seed: [7, 8, 9], tied: [true, false]}\n"
-                               "    except: [{dp: 3, bucket: 500}, {bucket: 501, seed: 9}]\n", &s))) return;
+  if (!CHECK_OK(read_text(HEAD "sweeps:\n  - name: dp{dp}-{row}\n    vary: {dp: [1, 2, 3]}\n    pairs: {bucket: [0, "
+                               "500, 501], seed: [7, 8, 9], tied: [true, false]}\n"
+                               "    except: [{dp: 3, bucket: 500}, {bucket: 501, seed: 9}]\n",
+                          &s)))
+    return;
   for (int64_t a = 0; a < 3; a++)
     for (int64_t b = 0; b < 3; b++) {
       static const int64_t buckets[] = {0, 500, 501};
@@ -86,7 +95,10 @@ static void pairs_meet_in_few_cases(void)
 static void layouts_that_the_options_refuse_are_left_out_if_asked(void)
 {
   struct suite *s;
-  if (!CHECK_OK(read_text(HEAD "sweeps:\n  - name: dp{dp}-b{micro_batch}-{row}\n    vary: {dp: [1, 2, 4, 5, 12], micro_batch: [1, 2]}\n    pairs: {heads: [0, 7]}\n    legal: 5\n    most_ranks: 4\n", &s))) return;
+  if (!CHECK_OK(read_text(HEAD "sweeps:\n  - name: dp{dp}-b{micro_batch}-{row}\n    vary: {dp: [1, 2, 4, 5, 12], "
+                               "micro_batch: [1, 2]}\n    pairs: {heads: [0, 7]}\n    legal: 5\n    most_ranks: 4\n",
+                          &s)))
+    return;
   CHECK(s->n == 5); /* dp 4 of 12 sequences in twos: refused; dp 5: too; 7 heads: in no case; 12 ranks: too many */
   for (int i = 0; i < s->n; i++) CHECK(s->cases[i].config.heads == 0 && s->cases[i].config.dp <= 4);
   suite_free(s);
@@ -122,8 +134,10 @@ static void mistakes_of_sweeps_are_named(void)
   refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [1]}\n    sett: {}\n", ":6:", "a sweep has");
   refused(HEAD "sweeps:\n  - name: x{dp}-{row}\n    vary: {dp: [1]}\n    pairs: {seed: []}\n", ":6:", "empty list");
   refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [1]}\n    legal: 0\n", ":6:12", "legal");
-  refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [1, 5]}\n    legal: 2\n", ":6:12", "2 combinations were said to be left, 1 are");
-  refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [2, 5]}\n    most_ranks: 1\n", ":4:", "no combination is left");
+  refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [1, 5]}\n    legal: 2\n", ":6:12",
+          "2 combinations were said to be left, 1 are");
+  refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [2, 5]}\n    most_ranks: 1\n",
+          ":4:", "no combination is left");
 }
 
 static void evidence_is_laid_over_a_point(void)
@@ -153,7 +167,9 @@ static void every_allocation_may_fail(void)
   bool failed = true;
   for (long n = 1; failed && n < 1000; n++) {
     check_fail_allocation(n);
-    const enum err err = read_text(HEAD "cases:\n  a: {checks: [ends]}\nsweeps:\n  - name: x{dp}-{row}\n    vary: {dp: [1, 2]}\n    pairs: {seed: [1, 2]}\n", &s);
+    const enum err err = read_text(HEAD "cases:\n  a: {checks: [ends]}\nsweeps:\n  - name: x{dp}-{row}\n    vary: {dp: "
+                                        "[1, 2]}\n    pairs: {seed: [1, 2]}\n",
+                                   &s);
     failed = check_allocation_failed();
     check_fail_allocation(0);
     CHECK(failed ? err == ERR_MEMORY && s == NULL : err == ERR_OK);

@@ -31,8 +31,10 @@ struct limits {
   int64_t legal, most_ranks;
 };
 static const struct opt limit_options[] = {
-  {"legal", OPT_INT, offsetof(struct limits, legal), sizeof(int64_t), "0", "1..1000000", "", "combinations that the options table accepts"},
-  {"most_ranks", OPT_INT, offsetof(struct limits, most_ranks), sizeof(int64_t), "0", "1..1048576", "ranks", "layouts of more are left out"},
+    {"legal", OPT_INT, offsetof(struct limits, legal), sizeof(int64_t), "0", "1..1000000", "",
+     "combinations that the options table accepts"},
+    {"most_ranks", OPT_INT, offsetof(struct limits, most_ranks), sizeof(int64_t), "0", "1..1048576", "ranks",
+     "layouts of more are left out"},
 };
 enum { LIMITS = sizeof limit_options / sizeof *limit_options };
 
@@ -54,9 +56,10 @@ static enum err name_from(const struct sweep *s, const struct combination *c, in
     const char *value = end ? value_of(c, t + 1, (size_t)(end - t - 1)) : NULL;
     if (end && value == NULL && strncmp(t, "{row}", 5) == 0) value = number;
     if (end && value == NULL)
-      FAIL(ERR_CONFIG, "%s:%d:%d: name uses %.*s, which is not in vary, zip or pairs", s->r->path, s->name->line, s->name->column,
-           (int)(end - t + 1), t);
-    const int wrote = value ? snprintf(out + used, bytes - used, "%s", value) : snprintf(out + used, bytes - used, "%c", *t);
+      FAIL(ERR_CONFIG, "%s:%d:%d: name uses %.*s, which is not in vary, zip or pairs", s->r->path, s->name->line,
+           s->name->column, (int)(end - t + 1), t);
+    const int wrote =
+        value ? snprintf(out + used, bytes - used, "%s", value) : snprintf(out + used, bytes - used, "%c", *t);
     used += (size_t)wrote;
     if (used >= bytes) return reader_refuse(s->r, s->name, "the name becomes too long");
     t = value ? end + 1 : t + 1;
@@ -128,8 +131,10 @@ static enum err list_leading(struct sweep *s)
   int at[AXES_MAX + 1] = {0};
   for (;;) {
     struct combination c = {.n = 0};
-    for (int i = 0; i < n_vary; i++, c.n++) c.keys[c.n] = s->vary->keys[i], c.values[c.n] = s->vary->values[i]->values[at[i]];
-    for (int i = 0; i < n_zip; i++, c.n++) c.keys[c.n] = s->zip->keys[i], c.values[c.n] = s->zip->values[i]->values[at[n_vary]];
+    for (int i = 0; i < n_vary; i++, c.n++)
+      c.keys[c.n] = s->vary->keys[i], c.values[c.n] = s->vary->values[i]->values[at[i]];
+    for (int i = 0; i < n_zip; i++, c.n++)
+      c.keys[c.n] = s->zip->keys[i], c.values[c.n] = s->zip->values[i]->values[at[n_vary]];
     TRY(add_leading(s, &c));
     int axis = n_vary + (n_zip > 0) - 1;
     for (; axis >= 0; axis--) {
@@ -161,7 +166,8 @@ static enum err make_row(struct sweep *s, const int *row, const struct suite_cas
   if (s->set == 0) TRY(make(s, &s->leading[row[0]], &s->made[s->set++]));
   for (; s->set < axes; s->set++) {
     s->made[s->set] = s->made[s->set - 1];
-    TRY(reader_set(s->r, s->pairs->keys[s->set - 1], s->pairs->values[s->set - 1]->values[row[s->set]], &s->made[s->set]));
+    TRY(reader_set(s->r, s->pairs->keys[s->set - 1], s->pairs->values[s->set - 1]->values[row[s->set]],
+                   &s->made[s->set]));
   }
   memcpy(s->last, row, (size_t)axes * sizeof *row);
   *out = &s->made[axes - 1];
@@ -272,7 +278,9 @@ static enum err read_keys(struct sweep *s, struct limits *limits)
   for (int i = 0; i < s->at->n; i++) {
     bool ok = false;
     for (size_t k = 0; k < sizeof known / sizeof *known; k++) ok = ok || strcmp(s->at->keys[i]->text, known[k]) == 0;
-    if (!ok) return reader_refuse(s->r, s->at->keys[i], "a sweep has name, vary, zip, pairs, set, except, legal and most_ranks");
+    if (!ok)
+      return reader_refuse(s->r, s->at->keys[i],
+                           "a sweep has name, vary, zip, pairs, set, except, legal and most_ranks");
   }
   s->name = yaml_get(s->at, "name");
   s->vary = yaml_get(s->at, "vary");
@@ -302,8 +310,8 @@ enum err sweep_read(struct reader *r, const struct yaml *sweep, const struct sui
   TRY(read_keys(&s, &limits));
   TRY_TO(release, list_leading(&s));
   if (s.legal && s.n != limits.legal)
-    FAIL_TO(release, ERR_CONFIG, "%s:%d:%d: legal: %lld combinations were said to be left, %d are", r->path, s.legal->line, s.legal->column,
-            (long long)limits.legal, s.n);
+    FAIL_TO(release, ERR_CONFIG, "%s:%d:%d: legal: %lld combinations were said to be left, %d are", r->path,
+            s.legal->line, s.legal->column, (long long)limits.legal, s.n);
   TRY_TO(release, make_rows(&s));
 release:
   free(s.made);

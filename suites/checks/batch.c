@@ -19,7 +19,8 @@ static const char *differs(const json_t *mine, const json_t *theirs)
 }
 
 /* The replica's ranks all tell of it once, each with the serial run's contents; no other rank does. */
-static bool judge_rank(const struct run_data *run, const json_t *theirs, int rank, int64_t step, int64_t m, struct verdict *out)
+static bool judge_rank(const struct run_data *run, const json_t *theirs, int rank, int64_t step, int64_t m,
+                       struct verdict *out)
 {
   const bool owns = layout_of(&run->config, rank).dp == layout_replica(&run->config, m);
   const int told = evidence_count(run, "batch", rank, step, m);
@@ -30,11 +31,13 @@ static bool judge_rank(const struct run_data *run, const json_t *theirs, int ran
   } else if (owns)
     verdict_say(out, OUTCOME_FAIL, "%s was consumed %d times by rank %d", out->worst, told, rank);
   else
-    verdict_say(out, OUTCOME_FAIL, "%s was consumed by rank %d, it belongs to replica %d", out->worst, rank, layout_replica(&run->config, m));
+    verdict_say(out, OUTCOME_FAIL, "%s was consumed by rank %d, it belongs to replica %d", out->worst, rank,
+                layout_replica(&run->config, m));
   return false;
 }
 
-static bool judge_one(const struct run_data *run, const struct run_data *truth, int64_t step, int64_t m, struct verdict *out)
+static bool judge_one(const struct run_data *run, const struct run_data *truth, int64_t step, int64_t m,
+                      struct verdict *out)
 {
   const json_t *theirs = evidence_record(truth, "batch", -1, step, m);
   snprintf(out->worst, sizeof out->worst, "micro-batch %lld of step %lld", (long long)m, (long long)step);
@@ -44,12 +47,14 @@ static bool judge_one(const struct run_data *run, const struct run_data *truth, 
   }
   for (int pass = 0; pass < 2; pass++) /* who should not have it, then who should */
     for (int rank = 0; rank < evidence_ranks(run); rank++)
-      if ((layout_of(&run->config, rank).dp == layout_replica(&run->config, m)) == pass && !judge_rank(run, theirs, rank, step, m, out)) return false;
+      if ((layout_of(&run->config, rank).dp == layout_replica(&run->config, m)) == pass &&
+          !judge_rank(run, theirs, rank, step, m, out))
+        return false;
   return true;
 }
 
-void batch_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
-                 struct verdict *out)
+void batch_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions,
+                 int n, struct verdict *out)
 {
   verdict_start(out, "batch", "O2");
   const struct run_data *truth;
@@ -61,14 +66,17 @@ void batch_judge(const struct run_data *run, const struct companion *wanted, con
     const int told = evidence_count(run, "batch", -1, step, -1);
     const int64_t expected = M * run->config.tp * run->config.pp; /* all ranks of a replica consume its own */
     if (told != expected) {
-      verdict_say(out, OUTCOME_FAIL, "step %lld consumed %d micro-batches, expected %lld", (long long)step, told, (long long)expected);
+      verdict_say(out, OUTCOME_FAIL, "step %lld consumed %d micro-batches, expected %lld", (long long)step, told,
+                  (long long)expected);
       return;
     }
   }
   out->worst[0] = '\0';
   if (steps < run->config.steps || M == 0)
-    verdict_say(out, OUTCOME_INVALID, "only %lld of %lld steps left evidence", (long long)steps, (long long)run->config.steps);
+    verdict_say(out, OUTCOME_INVALID, "only %lld of %lld steps left evidence", (long long)steps,
+                (long long)run->config.steps);
   else
-    verdict_say(out, OUTCOME_PASS, "%lld micro-batches at each of %lld steps, samples, tokens and order as in the serial run",
+    verdict_say(out, OUTCOME_PASS,
+                "%lld micro-batches at each of %lld steps, samples, tokens and order as in the serial run",
                 (long long)M, (long long)steps);
 }

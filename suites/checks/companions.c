@@ -152,7 +152,8 @@ bool companions_have(const struct companion *wanted, const struct run_data *cons
 {
   *out = evidence_companion(wanted, companions, n, role);
   if (*out != NULL && evidence_ended(*out)) return true;
-  verdict_say(v, OUTCOME_INVALID, "the companion run '%s' %s", role, *out ? "did not run to its end" : "could not be had");
+  verdict_say(v, OUTCOME_INVALID, "the companion run '%s' %s", role,
+              *out ? "did not run to its end" : "could not be had");
   return false;
 }
 
@@ -162,8 +163,8 @@ bool companions_have_truth(const struct companion *wanted, const struct run_data
   return companions_have(wanted, companions, n, "truth", truth, v);
 }
 
-static bool have_numbered(const struct companion *wanted, const struct run_data *const *companions, int n, const char *stem, int count,
-                          const struct run_data **out, struct verdict *v)
+static bool have_numbered(const struct companion *wanted, const struct run_data *const *companions, int n,
+                          const char *stem, int count, const struct run_data **out, struct verdict *v)
 {
   for (int i = 0; i < count; i++) {
     char role[32];
@@ -174,13 +175,17 @@ static bool have_numbered(const struct companion *wanted, const struct run_data 
 }
 
 bool companions_have_noise(const struct companion *wanted, const struct run_data *const *companions, int n,
-                           const struct run_data **truth, const struct run_data *noise[COMPANIONS_NOISE], struct verdict *v)
+                           const struct run_data **truth, const struct run_data *noise[COMPANIONS_NOISE],
+                           struct verdict *v)
 {
-  return companions_have(wanted, companions, n, "truth", truth, v) && have_numbered(wanted, companions, n, "noise", COMPANIONS_NOISE, noise, v);
+  return companions_have(wanted, companions, n, "truth", truth, v) &&
+         have_numbered(wanted, companions, n, "noise", COMPANIONS_NOISE, noise, v);
 }
 
 bool companions_have_curve(const struct companion *wanted, const struct run_data *const *companions, int n,
-                           const struct run_data **serial_run, const struct run_data *noise[COMPANIONS_CURVE], struct verdict *v)
+                           const struct run_data **serial_run, const struct run_data *noise[COMPANIONS_CURVE],
+                           struct verdict *v)
 {
-  return companions_have(wanted, companions, n, "serial", serial_run, v) && have_numbered(wanted, companions, n, "serial", COMPANIONS_CURVE, noise, v);
+  return companions_have(wanted, companions, n, "serial", serial_run, v) &&
+         have_numbered(wanted, companions, n, "serial", COMPANIONS_CURVE, noise, v);
 }

@@ -36,8 +36,10 @@ bool companions_have(const struct companion *wanted, const struct run_data *cons
 bool companions_have_truth(const struct companion *wanted, const struct run_data *const *companions, int n,
                            const struct run_data **truth, struct verdict *v);
 bool companions_have_noise(const struct companion *wanted, const struct run_data *const *companions, int n,
-                           const struct run_data **truth, const struct run_data *noise[COMPANIONS_NOISE], struct verdict *v);
+                           const struct run_data **truth, const struct run_data *noise[COMPANIONS_NOISE],
+                           struct verdict *v);
 bool companions_have_curve(const struct companion *wanted, const struct run_data *const *companions, int n,
-                           const struct run_data **serial, const struct run_data *noise[COMPANIONS_CURVE], struct verdict *v);
+                           const struct run_data **serial, const struct run_data *noise[COMPANIONS_CURVE],
+                           struct verdict *v);
 
 #endif

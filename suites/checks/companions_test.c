@@ -106,7 +106,8 @@ static void a_rerun_repeats_everything_and_the_others_change_one_thing(void)
   CHECK(companions_twin(&a, out, 1) == 0); /* the library's sums have no twin */
   a.reduce = REDUCE_ORDERED;
   CHECK(companions_twin(&a, out, 1) == 1);
-  CHECK(out[0].config.dp == 1 && out[0].config.replicas == 2 && out[0].config.precision == DTYPE_F32 && out[0].config.fault[0] == '\0');
+  CHECK(out[0].config.dp == 1 && out[0].config.replicas == 2 && out[0].config.precision == DTYPE_F32 &&
+        out[0].config.fault[0] == '\0');
 }
 
 static void products_are_split_as_tensor_ranks_split_them(void)
@@ -125,7 +126,8 @@ static void products_are_split_as_tensor_ranks_split_them(void)
     CHECK(parts == (a.dp == 1 ? 4 : 2) && accumulators == (a.dp == 1 ? 0 : 2));
   }
   CHECK(companions_curve(&a, out, JUDGE_COMPANIONS_MAX) == 1 + COMPANIONS_CURVE);
-  CHECK(out[0].config.tp_sums == 1 && out[1].config.tp_sums == 1 && out[2].config.tp_sums == 3 && out[3].config.tp_sums == 3);
+  CHECK(out[0].config.tp_sums == 1 && out[1].config.tp_sums == 1 && out[2].config.tp_sums == 3 &&
+        out[3].config.tp_sums == 3);
 }
 
 static void a_pipeline_has_its_twin_without_cuts(void)

@@ -29,7 +29,8 @@ bool cuts_replica_reads_different_data(const struct signs *s)
   if (signs_failed(s, "batch") == NULL || c->tp * c->pp == 1) return false;
   for (int64_t m = 0; m < evidence_microbatches(c); m++)
     for (int rank = 0; rank < evidence_ranks(s->run); rank++) {
-      const json_t *first = evidence_record(s->run, "batch", -1, 0, m), *other = evidence_record(s->run, "batch", rank, 0, m);
+      const json_t *first = evidence_record(s->run, "batch", -1, 0, m),
+                   *other = evidence_record(s->run, "batch", rank, 0, m);
       if (first && other && !evidence_same_text(first, other, "got.hash")) return true;
     }
   return false;
@@ -38,13 +39,15 @@ bool cuts_replica_reads_different_data(const struct signs *s)
 /* Losses of step 0 are off before anything was learned, and the data is right. */
 static bool forward_is_off(const struct signs *s)
 {
-  return s->truth != NULL && !s->clean_loss && signs_failed(s, "loss") != NULL && signs_failed(s, "batch") == NULL && signs_failed(s, "finite") == NULL;
+  return s->truth != NULL && !s->clean_loss && signs_failed(s, "loss") != NULL && signs_failed(s, "batch") == NULL &&
+         signs_failed(s, "finite") == NULL;
 }
 
 static double evaluation_off(const struct signs *s)
 {
   for (int64_t step = 0; step <= s->run->config.steps; step++) {
-    const double got = evidence_value(s->run, "eval", 0, step, -1, "got.loss"), want = evidence_value(s->truth, "eval", -1, step, -1, "got.loss");
+    const double got = evidence_value(s->run, "eval", 0, step, -1, "got.loss"),
+                 want = evidence_value(s->truth, "eval", -1, step, -1, "got.loss");
     if (isfinite(got) && isfinite(want)) return bound_relative(got, want);
   }
   return NAN;
@@ -70,7 +73,10 @@ bool cuts_masks_of_stages_differ(const struct signs *s)
   return evaluation_off(s) < 0.2 * training_off(s);
 }
 
-bool cuts_stages_see_other_inputs(const struct signs *s) { return forward_is_off(s) && s->run->config.pp > 1 && s->run->config.tp == 1; }
+bool cuts_stages_see_other_inputs(const struct signs *s)
+{
+  return forward_is_off(s) && s->run->config.pp > 1 && s->run->config.tp == 1;
+}
 
 bool cuts_tensor_ranks_add_too_much(const struct signs *s) { return forward_is_off(s) && s->run->config.tp > 1; }
 
@@ -108,7 +114,9 @@ bool cuts_tied_stages_differ(const struct signs *s) { return s->run->config.pp >
 bool cuts_late_gradients_are_local(const struct signs *s)
 {
   const struct verdict *replicas = signs_failed(s, "replicas");
-  if (s->run->config.schedule != SCHEDULE_ZB_H1 || s->run->config.dp == 1 || !replicas || !strstr(replicas->worst, "group dp")) return false;
+  if (s->run->config.schedule != SCHEDULE_ZB_H1 || s->run->config.dp == 1 || !replicas ||
+      !strstr(replicas->worst, "group dp"))
+    return false;
   for (int i = 0; i < s->first.n; i++) {
     const struct gap *row = &s->first.rows[i];
     const bool linear = (strstr(row->name, ".attn.") || strstr(row->name, ".mlp.")) && strstr(row->name, ".weight");
@@ -121,6 +129,8 @@ bool cuts_late_gradients_are_local(const struct signs *s)
 bool cuts_norm_counts_otherwise(const struct signs *s)
 {
   if (s->run->config.tp == 1 || s->truth == NULL || signs_failed(s, "norm") == NULL || s->first.n == 0) return false;
-  const double got = evidence_value(s->run, "step", 0, 0, -1, "got.norm"), want = evidence_value(s->truth, "step", -1, 0, -1, "got.norm");
-  return signs_count_off(s, &s->first) == 0 && !signs_near(got, want, 10.0 * bound_ceiling(BOUND_NORM, (enum dtype)s->run->config.precision, 0));
+  const double got = evidence_value(s->run, "step", 0, 0, -1, "got.norm"),
+               want = evidence_value(s->truth, "step", -1, 0, -1, "got.norm");
+  return signs_count_off(s, &s->first) == 0 &&
+         !signs_near(got, want, 10.0 * bound_ceiling(BOUND_NORM, (enum dtype)s->run->config.precision, 0));
 }

@@ -68,7 +68,8 @@ static void clean_runs_have_no_diagnosis(void)
     setup(&list[k]);
     CHECK(strcmp(whole_diagnose(&w), "") == 0);
     for (int i = 0; i < w.n; i++)
-      if (!CHECK(w.list[i].outcome == OUTCOME_PASS || w.list[i].outcome == OUTCOME_SKIPPED)) fprintf(stderr, "%s: %s\n", w.checks[i], w.list[i].sentence);
+      if (!CHECK(w.list[i].outcome == OUTCOME_PASS || w.list[i].outcome == OUTCOME_SKIPPED))
+        fprintf(stderr, "%s: %s\n", w.checks[i], w.list[i].sentence);
     teardown();
   }
 }
@@ -89,7 +90,8 @@ static void a_missing_sum_is_told_from_a_lost_one_by_the_list_of_calls(void)
           break;
         }
     }
-    CHECK(whole_named(&w, missing ? FAULT_TP_MISSING_BWD_ALLREDUCE_AT_BOUNDARY : FAULT_TP_NONCONTIGUOUS_INPLACE_ALLREDUCE));
+    CHECK(whole_named(&w,
+                      missing ? FAULT_TP_MISSING_BWD_ALLREDUCE_AT_BOUNDARY : FAULT_TP_NONCONTIGUOUS_INPLACE_ALLREDUCE));
     teardown();
   }
 }
@@ -162,7 +164,8 @@ static void a_norm_that_is_not_its_gradients(void)
   const struct run_config c = cut(1, 2, 1);
   setup(&c);
   for (int rank = 0; rank < 2; rank++)
-    made_set(&w.b.run, "step", rank, 0, -1, "got.norm", json_real(1.1 * made_get(&w.b.run, "step", rank, 0, -1, "got.norm")));
+    made_set(&w.b.run, "step", rank, 0, -1, "got.norm",
+             json_real(1.1 * made_get(&w.b.run, "step", rank, 0, -1, "got.norm")));
   made_bend(&w.b.run, "gradients", 1, "transformer", 0.9, 0.002); /* and what the clip factor made of the next step */
   CHECK(whole_named(&w, FAULT_CLIP_TP_DUPLICATE_UNDER_OR_OVER_COUNT));
   teardown();
@@ -184,9 +187,11 @@ static void stages_that_wait_for_each_others_messages(void)
   setup(&c);
   w.n = 1;
   snprintf(w.b.run.data.end, sizeof w.b.run.data.end, "timeout");
-  snprintf(w.b.run.data.text, sizeof w.b.run.data.text, "no progress for 5.0 s: all 2 ranks wait in sums #1 allreduce, step 0");
+  snprintf(w.b.run.data.text, sizeof w.b.run.data.text,
+           "no progress for 5.0 s: all 2 ranks wait in sums #1 allreduce, step 0");
   CHECK(strcmp(whole_diagnose(&w), "pp-interleaved-p2p-deadlock") != 0);
-  snprintf(w.b.run.data.text, sizeof w.b.run.data.text, "no progress for 5.0 s: all 2 ranks wait in outputs #3 send, step 0");
+  snprintf(w.b.run.data.text, sizeof w.b.run.data.text,
+           "no progress for 5.0 s: all 2 ranks wait in outputs #3 send, step 0");
   CHECK(whole_named(&w, FAULT_PP_INTERLEAVED_P2P_DEADLOCK));
   teardown();
 }

@@ -52,7 +52,8 @@ static inline struct run_config made_config(int64_t dp)
 
 static inline json_t *made_record(struct made *m, const char *kind, int64_t rank, int64_t step, int64_t microbatch)
 {
-  json_t *r = json_pack("{s:i, s:s, s:s, s:I}", "schema", RECORD_SCHEMA, "kind", kind, "case", "made", "rank", (json_int_t)rank);
+  json_t *r = json_pack("{s:i, s:s, s:s, s:I}", "schema", RECORD_SCHEMA, "kind", kind, "case", "made", "rank",
+                        (json_int_t)rank);
   if (step >= 0) json_object_set_new(r, "step", json_integer(step));
   if (microbatch >= 0) json_object_set_new(r, "microbatch", json_integer(microbatch));
   json_array_append_new(m->records, r);
@@ -96,7 +97,8 @@ static inline void made_file(struct made *m, const char *what, int64_t step, con
 static inline double made_tokens(int64_t step, int64_t m) { return (double)(3 + (5 * m + 2 * step) % 7); }
 static inline double made_loss(int64_t step, int64_t m, int draw)
 {
-  return made_tokens(step, m) * (4.0 + 0.3 * sin((double)(m + 10 * step))) * (1.0 + 2e-8 * sin(3.0 * draw * (double)(m + 1)) * (step > 0));
+  return made_tokens(step, m) * (4.0 + 0.3 * sin((double)(m + 10 * step))) *
+         (1.0 + 2e-8 * sin(3.0 * draw * (double)(m + 1)) * (step > 0));
 }
 
 static inline void made_hash(struct made *m, int rank, int64_t step, int what, const char *group, const char *of)
@@ -106,7 +108,9 @@ static inline void made_hash(struct made *m, int rank, int64_t step, int what, c
   json_object_set_new(h, "got.what", json_string(names[what]));
   json_object_set_new(h, "got.group", json_string(group));
   json_object_set_new(h, "got.of", json_string(of));
-  json_object_set_new(h, "got.hash", json_sprintf("%08llx%08x", (unsigned long long)step, (unsigned)(strlen(group) * 97 + strlen(of) * 31 + (size_t)what + 1)));
+  json_object_set_new(h, "got.hash",
+                      json_sprintf("%08llx%08x", (unsigned long long)step,
+                                   (unsigned)(strlen(group) * 97 + strlen(of) * 31 + (size_t)what + 1)));
 }
 
 /* Every rank in each of its groups. */
@@ -121,7 +125,8 @@ static inline void made_replicas(struct made *m, int rank, int64_t step)
     snprintf(of, sizeof of, "pp%d dp%d", at.pp, at.dp);
     if (c->tp > 1) made_hash(m, rank, step, what, "tp", of);
     snprintf(of, sizeof of, "dp%d tp%d", at.dp, at.tp);
-    if (c->pp > 1 && c->tied && (layout_is_first(&at) || layout_is_last(c, &at))) made_hash(m, rank, step, what, "tied", of);
+    if (c->pp > 1 && c->tied && (layout_is_first(&at) || layout_is_last(c, &at)))
+      made_hash(m, rank, step, what, "tied", of);
   }
   made_hash(m, rank, step, 3, "world", "");
 }
@@ -204,8 +209,10 @@ static inline void made_run(struct made *m, const struct run_config *c, int draw
       for (int64_t k = 0; k < shapes[i].rows * shapes[i].cols; k++) {
         const bool zero = shapes[i].unused || made_is_key(&shapes[i], k);
         const double noise = made_noise(draw, i, k);
-        gradients[i][k] = zero ? (made_is_key(&shapes[i], k) ? (float)(1e-2 * (noise - 1.0)) : 0.0f) : (float)(made_value(i, k, step + 3, 0.01 * (i + 1)) * noise);
-        if (!(c->frozen[0] && strstr(shapes[i].name, c->frozen))) squares += (double)gradients[i][k] * (double)gradients[i][k];
+        gradients[i][k] = zero ? (made_is_key(&shapes[i], k) ? (float)(1e-2 * (noise - 1.0)) : 0.0f)
+                               : (float)(made_value(i, k, step + 3, 0.01 * (i + 1)) * noise);
+        if (!(c->frozen[0] && strstr(shapes[i].name, c->frozen)))
+          squares += (double)gradients[i][k] * (double)gradients[i][k];
       }
     made_file(m, "gradients", step, shapes, rows, gradients);
     made_step_records(m, step, sqrt(squares), draw);
@@ -214,7 +221,8 @@ static inline void made_run(struct made *m, const struct run_config *c, int draw
         if (c->frozen[0] && strstr(shapes[i].name, c->frozen)) continue;
         struct schedule_element *e = &state[i][k];
         e->weight = (double)weights[i][k];
-        schedule_update(c, step + 1, schedule_lr(c, step + 1), shapes[i].rows > 1, (double)gradients[i][k] * schedule_clip(c, sqrt(squares)), e);
+        schedule_update(c, step + 1, schedule_lr(c, step + 1), shapes[i].rows > 1,
+                        (double)gradients[i][k] * schedule_clip(c, sqrt(squares)), e);
         weights[i][k] = (float)e->weight;
       }
   }
@@ -235,7 +243,8 @@ static inline void made_free(struct made *m)
 
 /* Rows of the shim, one an MPI function. */
 enum { MADE_FUNCTIONS = 5 };
-static const char *const made_functions[MADE_FUNCTIONS] = {"MPI_Iallreduce", "MPI_Ireduce_scatter_block", "MPI_Iallgather", "MPI_Isend", "MPI_Irecv"};
+static const char *const made_functions[MADE_FUNCTIONS] = {"MPI_Iallreduce", "MPI_Ireduce_scatter_block",
+                                                           "MPI_Iallgather", "MPI_Isend", "MPI_Irecv"};
 static const char *const made_ops[MADE_FUNCTIONS] = {"allreduce", "reduce_scatter", "allgather", "send", "recv"};
 
 /* What a right run queues in a step, as the plan says, and what MPI sees of it. */
@@ -252,9 +261,11 @@ static inline void made_calls(struct made *m, int rank, int64_t step)
     for (int i = 0; i < plan.n; i++) {
       const struct traffic_call *k = &plan.calls[i];
       const int64_t size = k->count * (int64_t)dtype_bytes(k->type);
-      json_array_append_new(list, json_sprintf("%d %s %s %s %s %d %d %d", (int)step * plan.n + i + 1, k->op, traffic_name((enum traffic_group)g),
-                                               traffic_stream((enum traffic_group)g), dtype_name(k->type), (int)k->count,
-                                               (int)traffic_bytes(k->op, size, ranks), (int)k->microbatch));
+      json_array_append_new(list,
+                            json_sprintf("%d %s %s %s %s %d %d %d", (int)step * plan.n + i + 1, k->op,
+                                         traffic_name((enum traffic_group)g), traffic_stream((enum traffic_group)g),
+                                         dtype_name(k->type), (int)k->count, (int)traffic_bytes(k->op, size, ranks),
+                                         (int)k->microbatch));
       for (int f = 0; f < MADE_FUNCTIONS; f++) {
         if (strcmp(made_ops[f], k->op) != 0 || ranks == 1) continue;
         calls[f]++;
@@ -281,11 +292,13 @@ static inline json_t *made_at(struct made *m, const char *kind, int64_t rank, in
   BUG_IF(r == NULL);
   return r;
 }
-static inline void made_set(struct made *m, const char *kind, int64_t rank, int64_t step, int64_t microbatch, const char *key, json_t *value)
+static inline void made_set(struct made *m, const char *kind, int64_t rank, int64_t step, int64_t microbatch,
+                            const char *key, json_t *value)
 {
   json_object_set_new(made_at(m, kind, rank, step, microbatch), key, value);
 }
-static inline double made_get(struct made *m, const char *kind, int64_t rank, int64_t step, int64_t microbatch, const char *key)
+static inline double made_get(struct made *m, const char *kind, int64_t rank, int64_t step, int64_t microbatch,
+                              const char *key)
 {
   return evidence_real(made_at(m, kind, rank, step, microbatch), key);
 }
@@ -314,7 +327,8 @@ static inline void made_bend(struct made *m, const char *what, int64_t step, con
     snprintf(names[i], sizeof names[i], "%s", list[i].name);
     const int64_t n = tensor_count(&list[i].data);
     memcpy(values[i], list[i].data.at, (size_t)n * sizeof(float));
-    for (int64_t k = 0; k < n && strstr(names[i], part); k++) values[i][k] = (float)(scale * (double)values[i][k] + add);
+    for (int64_t k = 0; k < n && strstr(names[i], part); k++)
+      values[i][k] = (float)(scale * (double)values[i][k] + add);
     list[i].name = names[i];
     list[i].data.at = values[i];
   }

@@ -52,11 +52,13 @@ static void another_start_a_missing_or_an_extra_parameter_fails(void)
   CHECK_TEXT_HAS(b.verdict.sentence, "transformer.wte.weight");
   bench_teardown(&b);
   setup("initial");
-  json_object_set_new(made_record(&b.run, "parameter", 0, -1, -1), "got.name", json_string("transformer.h.1.ln_1.bias"));
+  json_object_set_new(made_record(&b.run, "parameter", 0, -1, -1), "got.name",
+                      json_string("transformer.h.1.ln_1.bias"));
   CHECK(bench_judge(&b, "initial") == OUTCOME_FAIL);
   bench_teardown(&b);
   setup("initial"); /* a hash that is absent on both sides is no agreement */
-  for (int i = -1; i < b.n; i++) made_set(i < 0 ? &b.run : &b.other[i], "parameter", 0, -1, -1, "got.hash", json_null());
+  for (int i = -1; i < b.n; i++)
+    made_set(i < 0 ? &b.run : &b.other[i], "parameter", 0, -1, -1, "got.hash", json_null());
   CHECK(bench_judge(&b, "initial") == OUTCOME_FAIL);
   bench_teardown(&b);
 }
@@ -77,14 +79,16 @@ static void facts_that_the_architecture_does_not_have_fail(void)
   c.layers = 2;
   c.reused = 1;
   snprintf(c.frozen, sizeof c.frozen, "h.1.ln_1");
-  CHECK(shapes_at(&c, 2, &s) && strcmp(s.name, "transformer.h.0.ln_1.weight") == 0 && s.frozen); /* shared with the frozen one */
+  CHECK(shapes_at(&c, 2, &s) && strcmp(s.name, "transformer.h.0.ln_1.weight") == 0 &&
+        s.frozen); /* shared with the frozen one */
 }
 
 static void wrong_data_fails(void)
 {
   static const struct {
     const char *key, *word;
-  } bent[] = {{"got.samples", "samples"}, {"got.tokens", "tokens"}, {"got.valid_tokens", "valid_tokens"}, {"got.hash", "hash"}};
+  } bent[] = {
+      {"got.samples", "samples"}, {"got.tokens", "tokens"}, {"got.valid_tokens", "valid_tokens"}, {"got.hash", "hash"}};
   for (int i = 0; i < 4; i++) {
     setup("batch");
     made_set(&b.run, "batch", -1, 1, 3, bent[i].key, json_pack("[i]", 99));
@@ -148,8 +152,8 @@ static void bend_hash(int rank, const char *group, const char *what)
 {
   for (size_t i = 0; i < json_array_size(b.run.records); i++) {
     json_t *r = json_array_get(b.run.records, i);
-    if (evidence_is(r, "replica") && evidence_rank(r) == rank && evidence_step(r) == 1 && strcmp(evidence_text(r, "got.group"), group) == 0 &&
-        strcmp(evidence_text(r, "got.what"), what) == 0)
+    if (evidence_is(r, "replica") && evidence_rank(r) == rank && evidence_step(r) == 1 &&
+        strcmp(evidence_text(r, "got.group"), group) == 0 && strcmp(evidence_text(r, "got.what"), what) == 0)
       json_object_set_new(r, "got.hash", json_string("feed"));
   }
 }
@@ -171,7 +175,8 @@ static void every_kind_of_group_is_compared(void)
   for (int i = 0; i < 3; i++) { /* a kind that no rank tells of */
     bench_setup(&b, "replicas", &c);
     for (size_t k = json_array_size(b.run.records); k-- > 0;)
-      if (strcmp(evidence_text(json_array_get(b.run.records, k), "got.group"), kinds[i]) == 0) json_array_remove(b.run.records, k);
+      if (strcmp(evidence_text(json_array_get(b.run.records, k), "got.group"), kinds[i]) == 0)
+        json_array_remove(b.run.records, k);
     CHECK(bench_judge(&b, "replicas") == OUTCOME_INVALID);
     bench_teardown(&b);
   }
@@ -182,7 +187,8 @@ static void all_ranks_of_a_replica_consume_its_batches(void)
   const struct run_config c = all_ways();
   for (int i = 0; i < 3; i++) {
     bench_setup(&b, "batch", &c);
-    if (i == 1) made_set(&b.run, "batch", 5, 1, 0, "got.hash", json_string("feed")); /* a tensor rank reads something else */
+    if (i == 1)
+      made_set(&b.run, "batch", 5, 1, 0, "got.hash", json_string("feed")); /* a tensor rank reads something else */
     if (i == 2) made_drop(&b.run, "batch", 4, 0, 1);
     CHECK(bench_judge(&b, "batch") == (i == 0 ? OUTCOME_PASS : OUTCOME_FAIL));
     CHECK_TEXT_HAS(b.verdict.sentence, i == 0 ? "6 micro-batches" : i == 1 ? "on rank 5 differs" : "0 times by rank 4");

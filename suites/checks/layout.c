@@ -28,7 +28,8 @@ int layout_rank(const struct run_config *c, struct layout at)
   return (int)rank;
 }
 
-bool layout_has_layer(const struct run_config *c, const struct partition *stages, const struct layout *at, int64_t layer)
+bool layout_has_layer(const struct run_config *c, const struct partition *stages, const struct layout *at,
+                      int64_t layer)
 {
   for (int64_t k = at->pp; k < stages->stages; k += c->pp)
     if (layer >= stages->first[k] && layer < stages->first[k + 1]) return true;

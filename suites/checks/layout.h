@@ -19,7 +19,8 @@ int layout_rank(const struct run_config *c, struct layout at);
 static inline bool layout_is_first(const struct layout *at) { return at->pp == 0; }
 static inline bool layout_is_last(const struct run_config *c, const struct layout *at) { return at->pp == c->pp - 1; }
 /* The rank has that layer (of blocks that share parameters, the one that owns them). */
-bool layout_has_layer(const struct run_config *c, const struct partition *stages, const struct layout *at, int64_t layer);
+bool layout_has_layer(const struct run_config *c, const struct partition *stages, const struct layout *at,
+                      int64_t layer);
 
 /* The replica to which micro-batch m of a step's global order belongs, and micro-batches of one replica. */
 int64_t layout_each(const struct run_config *c);

@@ -85,7 +85,8 @@ static void an_untied_head_is_in_the_last_stage_alone(void)
 {
   struct run_config c = a_case();
   c.tied = false;
-  CHECK(is(part(&c, "lm_head", (struct layout){.pp = 1}), 4, 12) && is(part(&c, "lm_head", (struct layout){.pp = 0}), 0, 0));
+  CHECK(is(part(&c, "lm_head", (struct layout){.pp = 1}), 4, 12) &&
+        is(part(&c, "lm_head", (struct layout){.pp = 0}), 0, 0));
   CHECK(is(part(&c, "wte", (struct layout){.pp = 1}), 0, 0));
 }
 

@@ -13,15 +13,22 @@
 #include <math.h>
 
 static double round_up(double n, double to) { return ceil(n / to) * to; }
-static int64_t align_of(const struct run_config *c) { return PREDICT_ALIGN / (int64_t)dtype_bytes((enum dtype)c->precision); }
-static int64_t padded(const struct run_config *c, int64_t n) { return (n + align_of(c) - 1) / align_of(c) * align_of(c); }
+static int64_t align_of(const struct run_config *c)
+{
+  return PREDICT_ALIGN / (int64_t)dtype_bytes((enum dtype)c->precision);
+}
+static int64_t padded(const struct run_config *c, int64_t n)
+{
+  return (n + align_of(c) - 1) / align_of(c) * align_of(c);
+}
 static double bytes_of(const struct run_config *c) { return (double)dtype_bytes((enum dtype)c->precision); }
 
 /* 12 C^2 + 13 C a block, (V + P) C embeddings, 2 C final norm, V C more for a head of its own. */
 static double parameters(const struct run_config *c)
 {
   const double C = (double)c->hidden, own = (double)(c->layers - c->reused);
-  return own * (12.0 * C * C + 13.0 * C) + (double)(c->vocab + c->positions) * C + 2.0 * C + (c->tied ? 0.0 : (double)c->vocab * C);
+  return own * (12.0 * C * C + 13.0 * C) + (double)(c->vocab + c->positions) * C + 2.0 * C +
+         (c->tied ? 0.0 : (double)c->vocab * C);
 }
 
 /* The partition of a finished config is legal; of one that is not, nothing is in any stage. */
@@ -42,7 +49,10 @@ static double rows_padded(const struct run_config *c, const struct layout *at)
   return count;
 }
 
-double predict_flat(const struct run_config *c, const struct layout *at) { return round_up(rows_padded(c, at), (double)c->dp); }
+double predict_flat(const struct run_config *c, const struct layout *at)
+{
+  return round_up(rows_padded(c, at), (double)c->dp);
+}
 
 /* --- gradient buckets ------------------------------------------------------------------- */
 
@@ -100,7 +110,8 @@ static struct places places_of(const struct run_config *c, const struct layout *
   struct places n = {.slots = 1.0};
   struct schedule *s = NULL;
   if (schedule_create((enum schedule_kind)c->schedule, (int)c->pp, (int)layout_each(c), (int)c->chunks, &s) == ERR_OK)
-    n = (struct places){(double)s->slots[at->pp], (double)s->weight_slots[at->pp], (double)s->inputs[at->pp], s->splits};
+    n = (struct places){(double)s->slots[at->pp], (double)s->weight_slots[at->pp], (double)s->inputs[at->pp],
+                        s->splits};
   else err_clear();
   schedule_destroy(s);
   return n;
@@ -131,24 +142,30 @@ static double layers_of(const struct run_config *c, const struct layout *at, dou
  * micro-batches under way; with one at a time and backward whole, what the last block and the head need share bytes. */
 static double activations(const struct run_config *c, const struct layout *at)
 {
-  const double C = (double)c->hidden, H = (double)c->heads, t = (double)c->tp, N = (double)(c->micro_batch * c->sequence);
+  const double C = (double)c->hidden, H = (double)c->heads, t = (double)c->tp,
+               N = (double)(c->micro_batch * c->sequence);
   const double n = c->sequence_parallel ? N / t : N, s = bytes_of(c), V = ceil((double)c->vocab / t);
   const bool first = layout_is_first(at), last = layout_is_last(c, at);
   const struct places p = places_of(c, at);
   double all;
   const double L = layers_of(c, at, &all);
-  const double whole = n * (4.0 * C + 4.0) + N * (12.0 * C + H) / t, input = n * (2.0 * C + 4.0) + N * (7.0 * C + H) / t;
+  const double whole = n * (4.0 * C + 4.0) + N * (12.0 * C + H) / t,
+               input = n * (2.0 * C + 4.0) + N * (7.0 * C + H) / t;
   const double weight = 2.0 * n * C + N * (12.0 * C / t + 2.0 * C);
-  const double embedding = first ? n * C : 0.0, head = last ? n * (C + 2.0) + N * (V + 1.0) : 0.0, stream = last ? n * C : 0.0;
-  const double gathered = c->sequence_parallel ? N * C : 0.0, half = N * C * (p.splits ? 1.0 : 4.0) / t + n * C + gathered;
+  const double embedding = first ? n * C : 0.0, head = last ? n * (C + 2.0) + N * (V + 1.0) : 0.0,
+               stream = last ? n * C : 0.0;
+  const double gathered = c->sequence_parallel ? N * C : 0.0,
+               half = N * C * (p.splits ? 1.0 : 4.0) / t + n * C + gathered;
   const double losses = last ? N * (8.0 + (c->tp > 1 ? 24.0 : 0.0)) : 0.0;
   const double kept = c->dump == DUMP_ALL ? s * 2.0 * n * C * (all + first + last) + (last ? 8.0 * N : 0.0) : 0.0;
   const double places = s * p.inputs * n * C + kept;
   if (c->chunks == 1 && p.slots == 1.0 && !p.splits)
-    return places + s * (L * whole + embedding) + fmax(fmax(s * (head + stream + gathered), s * (head + gathered) + losses),
-                                                       s * (stream - n * C + half));
+    return places + s * (L * whole + embedding) +
+           fmax(fmax(s * (head + stream + gathered), s * (head + gathered) + losses), s * (stream - n * C + half));
   const double heads = c->schedule == SCHEDULE_GPIPE ? p.slots : 1.0;
-  return places + s * (p.slots * (L * (p.splits ? input : whole) + embedding) + p.weight_slots * L * weight + heads * head + stream) +
+  return places +
+         s * (p.slots * (L * (p.splits ? input : whole) + embedding) + p.weight_slots * L * weight + heads * head +
+              stream) +
          fmax(s * half, s * gathered + losses);
 }
 
@@ -187,7 +204,8 @@ static double communication(const struct run_config *c, const struct layout *at)
 {
   const double N = (double)(c->micro_batch * c->sequence);
   return scratch(largest_bucket(c, at) * bytes_of(c), c->dp) + scratch(16.0, c->dp * c->pp) +
-         scratch(fmax(N * (double)c->hidden * bytes_of(c), 16.0 * N), c->tp) + scratch(8.0 * shapes_count(c), c->tp * c->pp);
+         scratch(fmax(N * (double)c->hidden * bytes_of(c), 16.0 * N), c->tp) +
+         scratch(8.0 * shapes_count(c), c->tp * c->pp);
 }
 
 /* --- traffic: what a rank sends in a step, sums on a ring --------------------------------- */
@@ -197,14 +215,16 @@ static double communication(const struct run_config *c, const struct layout *at)
  * gradients of weights.  The loss adds a largest and two sums a row; shards of norms and positions are summed once a step. */
 static void tensor_traffic(const struct run_config *c, const struct layout *at, struct predicted *out)
 {
-  const double C = (double)c->hidden, N = (double)(c->micro_batch * c->sequence), t = (double)c->tp, m = (double)layout_each(c);
+  const double C = (double)c->hidden, N = (double)(c->micro_batch * c->sequence), t = (double)c->tp,
+               m = (double)layout_each(c);
   const bool first = layout_is_first(at), last = layout_is_last(c, at);
   double layers, half = (t - 1.0) / t * bytes_of(c);
   layers_of(c, at, &layers);
   if (c->tp == 1) return;
   const double shares = m * (10.0 * layers + 2.0 * first + 3.0 * last), sums = m * (4.0 * layers + first + last);
   out->tensor_calls = (c->sequence_parallel ? shares : sums) + m * 2.0 * last;
-  out->tensor_bytes = (c->sequence_parallel ? shares : 2.0 * sums) * half * N * C + m * last * 2.0 * (t - 1.0) / t * 24.0 * N;
+  out->tensor_bytes =
+      (c->sequence_parallel ? shares : 2.0 * sums) * half * N * C + m * last * 2.0 * (t - 1.0) / t * 24.0 * N;
   if (!c->sequence_parallel) return;
   const double times = c->reduce_each == REDUCE_MICROBATCH ? m : 1.0;
   out->tensor_calls += times * (2.0 * layers + last + first);
@@ -214,11 +234,13 @@ static void tensor_traffic(const struct run_config *c, const struct layout *at, 
 /* A chunk sends its output on unless it is the last, the gradient of its input back unless it is the first. */
 static void pipeline_traffic(const struct run_config *c, const struct layout *at, struct predicted *out)
 {
-  const double n = (double)(c->micro_batch * c->sequence) / (c->sequence_parallel ? (double)c->tp : 1.0), m = (double)layout_each(c);
+  const double n = (double)(c->micro_batch * c->sequence) / (c->sequence_parallel ? (double)c->tp : 1.0),
+               m = (double)layout_each(c);
   const double times = c->reduce_each == REDUCE_MICROBATCH ? m : 1.0, v = (double)c->chunks;
   const bool first = layout_is_first(at), last = layout_is_last(c, at);
   if (c->pp == 1) return;
-  const double sends = m * (2.0 * v - first - last), joins = c->tied && (first || last) && embedding_part(c, at) > 0.0 ? times : 0.0;
+  const double sends = m * (2.0 * v - first - last),
+               joins = c->tied && (first || last) && embedding_part(c, at) > 0.0 ? times : 0.0;
   out->pipeline_calls = sends + joins;
   out->pipeline_bytes = (sends * n * (double)c->hidden + joins * embedding_part(c, at)) * bytes_of(c);
 }
@@ -256,11 +278,13 @@ void predict_at(const struct run_config *c, const struct layout *at, struct pred
     .flops_full = flops(c, 1.0),
     .flops_causal = flops(c, 0.5),
   };
-  for (int i = 0; shapes_part(c, &stages, at, i, &s); i++) out->rank_parameters += s.unused ? 0.0 : (double)(s.rows * s.cols);
+  for (int i = 0; shapes_part(c, &stages, at, i, &s); i++)
+    out->rank_parameters += s.unused ? 0.0 : (double)(s.rows * s.cols);
   replica_traffic(c, at, out);
   tensor_traffic(c, at, out);
   pipeline_traffic(c, at, out);
-  out->total_bytes = out->parameters_bytes + out->gradients_bytes + out->optimizer_bytes + out->activations_bytes + out->communication_bytes;
+  out->total_bytes = out->parameters_bytes + out->gradients_bytes + out->optimizer_bytes + out->activations_bytes +
+                     out->communication_bytes;
 }
 
 /* Ranks of one stage are alike. */

@@ -30,7 +30,8 @@ static int64_t ranks_of(const struct run_config *c, const char *group)
 /* All ranks' hashes of what `first` is about.  False: a verdict is said. */
 static bool compare(const struct run_data *run, const json_t *first, struct verdict *out)
 {
-  const char *what = evidence_text(first, "got.what"), *group = evidence_text(first, "got.group"), *of = evidence_text(first, "got.of");
+  const char *what = evidence_text(first, "got.what"), *group = evidence_text(first, "got.group"),
+             *of = evidence_text(first, "got.of");
   const int64_t expected = ranks_of(&run->config, group);
   int64_t told = 0;
   for (size_t i = 0; i < json_array_size(run->records); i++) {
@@ -39,15 +40,18 @@ static bool compare(const struct run_data *run, const json_t *first, struct verd
     told++;
     const char *hash = evidence_text(other, "got.hash");
     if (hash[0] != '\0' && evidence_same_text(first, other, "got.hash")) continue;
-    snprintf(out->worst, sizeof out->worst, "%s in group %s at step %lld", what, group, (long long)evidence_step(first));
-    verdict_say(out, OUTCOME_FAIL, "%s differ between ranks %lld and %lld (group %s%s%s) after step %lld: hashes %s and %s", what,
+    snprintf(out->worst, sizeof out->worst, "%s in group %s at step %lld", what, group,
+             (long long)evidence_step(first));
+    verdict_say(out, OUTCOME_FAIL,
+                "%s differ between ranks %lld and %lld (group %s%s%s) after step %lld: hashes %s and %s", what,
                 (long long)evidence_rank(first), (long long)evidence_rank(other), group, of[0] ? " of " : "", of,
                 (long long)evidence_step(first), evidence_text(first, "got.hash"), hash);
     return false;
   }
   if (told == expected) return true;
-  verdict_say(out, OUTCOME_INVALID, "%lld ranks told the hash of %s in group %s%s%s at step %lld, expected %lld", (long long)told, what, group,
-              of[0] ? " of " : "", of, (long long)evidence_step(first), (long long)expected);
+  verdict_say(out, OUTCOME_INVALID, "%lld ranks told the hash of %s in group %s%s%s at step %lld, expected %lld",
+              (long long)told, what, group, of[0] ? " of " : "", of, (long long)evidence_step(first),
+              (long long)expected);
   return false;
 }
 
@@ -64,8 +68,8 @@ static bool told(const struct run_data *run, int rank, int64_t step, const char 
 {
   for (size_t i = 0; i < json_array_size(run->records); i++) {
     const json_t *r = json_array_get(run->records, i);
-    if (evidence_is(r, "replica") && evidence_rank(r) == rank && evidence_step(r) == step && strcmp(evidence_text(r, "got.what"), what) == 0 &&
-        strcmp(evidence_text(r, "got.group"), group) == 0)
+    if (evidence_is(r, "replica") && evidence_rank(r) == rank && evidence_step(r) == step &&
+        strcmp(evidence_text(r, "got.what"), what) == 0 && strcmp(evidence_text(r, "got.group"), group) == 0)
       return true;
   }
   return false;
@@ -78,19 +82,21 @@ static bool complete(const struct run_data *run, struct verdict *out)
   const struct run_config *c = &run->config;
   for (int rank = 0; rank < evidence_ranks(run); rank++) {
     const struct layout at = layout_of(c, rank);
-    const bool end = layout_is_first(&at) || layout_is_last(c, &at), in[] = {true, c->tp > 1, c->tied && c->pp > 1 && end};
+    const bool end = layout_is_first(&at) || layout_is_last(c, &at),
+               in[] = {true, c->tp > 1, c->tied && c->pp > 1 && end};
     for (int64_t step = 0; step < c->steps; step++)
       for (int i = 0; i < 6; i++) {
         if (!in[i / 2] || told(run, rank, step, kinds[i / 2], needed[i % 2])) continue;
-        verdict_say(out, OUTCOME_INVALID, "rank %d told no hash of %s in group %s at step %lld", rank, needed[i % 2], kinds[i / 2], (long long)step);
+        verdict_say(out, OUTCOME_INVALID, "rank %d told no hash of %s in group %s at step %lld", rank, needed[i % 2],
+                    kinds[i / 2], (long long)step);
         return false;
       }
   }
   return true;
 }
 
-void replicas_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
-                    struct verdict *out)
+void replicas_judge(const struct run_data *run, const struct companion *wanted,
+                    const struct run_data *const *companions, int n, struct verdict *out)
 {
   (void)wanted, (void)companions, (void)n;
   verdict_start(out, "replicas", "O7");
@@ -101,5 +107,6 @@ void replicas_judge(const struct run_data *run, const struct companion *wanted, 
     if (!compare(run, record, out)) return;
     compared++;
   }
-  if (complete(run, out)) verdict_say(out, OUTCOME_PASS, "%d hashes equal in all groups of %d ranks", compared, evidence_ranks(run));
+  if (complete(run, out))
+    verdict_say(out, OUTCOME_PASS, "%d hashes equal in all groups of %d ranks", compared, evidence_ranks(run));
 }

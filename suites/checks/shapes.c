@@ -10,10 +10,12 @@ static const struct {
   int rows, cols;
   enum shape_cut cut;
 } block[SHAPES_A_BLOCK] = {
-  {"ln_1.weight", 0, 1, SHAPE_WHOLE},       {"ln_1.bias", 0, 1, SHAPE_WHOLE},       {"attn.c_attn.weight", 1, 3, SHAPE_COLS},
-  {"attn.c_attn.bias", 0, 3, SHAPE_COLS},   {"attn.c_proj.weight", 1, 1, SHAPE_ROWS}, {"attn.c_proj.bias", 0, 1, SHAPE_WHOLE},
-  {"ln_2.weight", 0, 1, SHAPE_WHOLE},       {"ln_2.bias", 0, 1, SHAPE_WHOLE},       {"mlp.c_fc.weight", 1, 4, SHAPE_COLS},
-  {"mlp.c_fc.bias", 0, 4, SHAPE_COLS},      {"mlp.c_proj.weight", 4, 1, SHAPE_ROWS}, {"mlp.c_proj.bias", 0, 1, SHAPE_WHOLE},
+    {"ln_1.weight", 0, 1, SHAPE_WHOLE},       {"ln_1.bias", 0, 1, SHAPE_WHOLE},
+    {"attn.c_attn.weight", 1, 3, SHAPE_COLS}, {"attn.c_attn.bias", 0, 3, SHAPE_COLS},
+    {"attn.c_proj.weight", 1, 1, SHAPE_ROWS}, {"attn.c_proj.bias", 0, 1, SHAPE_WHOLE},
+    {"ln_2.weight", 0, 1, SHAPE_WHOLE},       {"ln_2.bias", 0, 1, SHAPE_WHOLE},
+    {"mlp.c_fc.weight", 1, 4, SHAPE_COLS},    {"mlp.c_fc.bias", 0, 4, SHAPE_COLS},
+    {"mlp.c_proj.weight", 4, 1, SHAPE_ROWS},  {"mlp.c_proj.bias", 0, 1, SHAPE_WHOLE},
 };
 
 enum { UNUSED_ELEMENTS = 7 }; /* a vector whose length divides nothing */
@@ -25,14 +27,22 @@ int shapes_count(const struct run_config *c)
   return (int)(2 + SHAPES_A_BLOCK * shapes_blocks(c) + 2 + !c->tied + c->unused);
 }
 
-static bool asked_frozen(const struct run_config *c, const char *name) { return c->frozen[0] != '\0' && strstr(name, c->frozen) != NULL; }
+static bool asked_frozen(const struct run_config *c, const char *name)
+{
+  return c->frozen[0] != '\0' && strstr(name, c->frozen) != NULL;
+}
 
 static bool is(const struct run_config *c, struct shape *out, const char *name, int64_t rows, int64_t cols)
 {
   const bool vocabulary = strstr(name, "wte") || strstr(name, "lm_head");
-  *out = (struct shape){.rows = rows, .cols = cols, .layer = -1, .cut = vocabulary ? SHAPE_ROWS : SHAPE_WHOLE,
-                        .decay = rows > 1, .frozen = asked_frozen(c, name),
-                        .unused = strcmp(name, "extra.unused") == 0, .zero_gradient = strstr(name, "c_attn.bias") != NULL};
+  *out = (struct shape){.rows = rows,
+                        .cols = cols,
+                        .layer = -1,
+                        .cut = vocabulary ? SHAPE_ROWS : SHAPE_WHOLE,
+                        .decay = rows > 1,
+                        .frozen = asked_frozen(c, name),
+                        .unused = strcmp(name, "extra.unused") == 0,
+                        .zero_gradient = strstr(name, "c_attn.bias") != NULL};
   snprintf(out->name, sizeof out->name, "%s", name);
   return true;
 }
@@ -66,7 +76,8 @@ bool shapes_at(const struct run_config *c, int i, struct shape *out)
   return is(c, out, "extra.unused", 1, UNUSED_ELEMENTS);
 }
 
-static bool is_here(const struct run_config *c, const struct partition *stages, const struct layout *at, const struct shape *s)
+static bool is_here(const struct run_config *c, const struct partition *stages, const struct layout *at,
+                    const struct shape *s)
 {
   if (s->layer >= 0) return layout_has_layer(c, stages, at, s->layer);
   if (strstr(s->name, "wte")) return layout_is_first(at) || (c->tied && layout_is_last(c, at));
@@ -74,7 +85,8 @@ static bool is_here(const struct run_config *c, const struct partition *stages, 
   return layout_is_first(at);
 }
 
-bool shapes_part(const struct run_config *c, const struct partition *stages, const struct layout *at, int i, struct shape *out)
+bool shapes_part(const struct run_config *c, const struct partition *stages, const struct layout *at, int i,
+                 struct shape *out)
 {
   if (!shapes_at(c, i, out)) return false;
   if (out->cut == SHAPE_ROWS) out->rows = (out->rows + c->tp - 1) / c->tp;

@@ -30,7 +30,8 @@ struct shape {
 bool shapes_at(const struct run_config *c, int i, struct shape *out);
 /* The same row with the rows and columns that the rank at `at` has of it: 0 x 0 if none.  The vocabulary is padded
  * to a multiple of tp; a tied matrix is in the first and in the last stage. */
-bool shapes_part(const struct run_config *c, const struct partition *stages, const struct layout *at, int i, struct shape *out);
+bool shapes_part(const struct run_config *c, const struct partition *stages, const struct layout *at, int i,
+                 struct shape *out);
 int shapes_count(const struct run_config *c);
 int64_t shapes_blocks(const struct run_config *c); /* blocks that own their parameters */
 double shapes_elements(const struct run_config *c); /* sum over rows, unused not counted */

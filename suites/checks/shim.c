@@ -69,9 +69,10 @@ static bool traced(const struct run_data *run, int rank, int64_t step, struct to
     long long count;
     enum dtype t;
     const char *text = json_string_value(json_array_get(calls, i));
-    if (text == NULL || sscanf(text, "%*s %31s %31s %*s %31s %lld", op, group, type, &count) != 4 || rule_of_op(op) < 0 ||
-        dtype_parse(type, &t) != ERR_OK) {
-      verdict_say(out, OUTCOME_INVALID, "call %zu of step %lld on rank %d cannot be read: '%s'", i, (long long)step, rank, text ? text : "");
+    if (text == NULL || sscanf(text, "%*s %31s %31s %*s %31s %lld", op, group, type, &count) != 4 ||
+        rule_of_op(op) < 0 || dtype_parse(type, &t) != ERR_OK) {
+      verdict_say(out, OUTCOME_INVALID, "call %zu of step %lld on rank %d cannot be read: '%s'", i, (long long)step,
+                  rank, text ? text : "");
       return false;
     }
     const int64_t ranks = ranks_of(&run->config, group);
@@ -96,7 +97,8 @@ static bool counted(const struct run_data *run, int rank, int64_t step, struct t
     const int rule = rule_of_call(call);
     if (rule < 0) {
       snprintf(out->worst, sizeof out->worst, "%s at step %lld", call, (long long)step);
-      verdict_say(out, OUTCOME_FAIL, "rank %d called %s at step %lld; nothing in its trace stands for that", rank, call, (long long)step);
+      verdict_say(out, OUTCOME_FAIL, "rank %d called %s at step %lld; nothing in its trace stands for that", rank, call,
+                  (long long)step);
       return false;
     }
     sum[rule].calls += record_get_int(record, "got.calls", 0);
@@ -111,19 +113,21 @@ static bool judge_one(const struct run_data *run, int rank, int64_t step, long l
   if (!traced(run, rank, step, want, out) || !counted(run, rank, step, got, out)) return false;
   for (int i = 0; i < RULES; i++) {
     *seen += got[i].calls;
-    if (got[i].bytes == want[i].bytes && got[i].calls >= want[i].calls && (want[i].calls > 0 || got[i].calls == 0)) continue;
+    if (got[i].bytes == want[i].bytes && got[i].calls >= want[i].calls && (want[i].calls > 0 || got[i].calls == 0))
+      continue;
     snprintf(out->worst, sizeof out->worst, "%s at step %lld", rules[i].op, (long long)step);
     out->value = (double)got[i].bytes;
     out->bound = (double)want[i].bytes;
-    verdict_say(out, OUTCOME_FAIL, "%s of rank %d at step %lld: MPI was handed %lld bytes in %lld calls, the trace implies %lld in %lld",
+    verdict_say(out, OUTCOME_FAIL,
+                "%s of rank %d at step %lld: MPI was handed %lld bytes in %lld calls, the trace implies %lld in %lld",
                 rules[i].op, rank, (long long)step, got[i].bytes, got[i].calls, want[i].bytes, want[i].calls);
     return false;
   }
   return true;
 }
 
-void shim_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
-                struct verdict *out)
+void shim_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions,
+                int n, struct verdict *out)
 {
   (void)wanted, (void)companions, (void)n;
   verdict_start(out, "shim", "O16");
@@ -137,7 +141,8 @@ void shim_judge(const struct run_data *run, const struct companion *wanted, cons
     for (int rank = 0; rank < evidence_ranks(run); rank++)
       if (!judge_one(run, rank, step, &seen, out)) return;
   if (steps < run->config.steps || seen == 0)
-    verdict_say(out, OUTCOME_INVALID, "%lld of %lld steps, %lld MPI calls counted", (long long)steps, (long long)run->config.steps, seen);
+    verdict_say(out, OUTCOME_INVALID, "%lld of %lld steps, %lld MPI calls counted", (long long)steps,
+                (long long)run->config.steps, seen);
   else
     verdict_say(out, OUTCOME_PASS, "%lld MPI calls at %lld steps, bytes as the trace implies", seen, (long long)steps);
 }

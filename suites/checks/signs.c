@@ -13,7 +13,10 @@ const struct verdict *signs_failed(const struct signs *s, const char *check)
   return NULL;
 }
 
-bool signs_near(double a, double b, double relative) { return isfinite(a) && isfinite(b) && fabs(a - b) <= relative * fabs(b); }
+bool signs_near(double a, double b, double relative)
+{
+  return isfinite(a) && isfinite(b) && fabs(a - b) <= relative * fabs(b);
+}
 
 bool signs_is_off(const struct signs *s, const struct gap *row)
 {

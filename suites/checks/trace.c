@@ -16,8 +16,8 @@ struct call {
 static bool parse(const json_t *text, struct call *c)
 {
   const char *s = json_string_value(text);
-  return s != NULL && sscanf(s, "%lld %31s %31s %31s %31s %lld %lld %lld", &c->sequence, c->op, c->group, c->stream, c->type, &c->count,
-                             &c->bytes, &c->microbatch) == 8;
+  return s != NULL && sscanf(s, "%lld %31s %31s %31s %31s %lld %lld %lld", &c->sequence, c->op, c->group, c->stream,
+                             c->type, &c->count, &c->bytes, &c->microbatch) == 8;
 }
 
 /* Equal but for the micro-batch's global number: that of the same one of another replica. */
@@ -47,18 +47,20 @@ static bool same_in_stage(const struct run_data *run, int rank, int64_t step, st
     const json_t *a = json_array_get(calls, i), *b = json_array_get(other, i);
     if (same_call(&run->config, at.dp, a, b)) continue;
     snprintf(out->worst, sizeof out->worst, "order of call %zu of step %lld", i, (long long)step);
-    verdict_say(out, OUTCOME_FAIL, "call %zu of step %lld: rank %d queued '%s', rank %d '%s'", i, (long long)step, first, text_of(a), rank,
-                text_of(b));
+    verdict_say(out, OUTCOME_FAIL, "call %zu of step %lld: rank %d queued '%s', rank %d '%s'", i, (long long)step,
+                first, text_of(a), rank, text_of(b));
     return false;
   }
   return true;
 }
 
-static bool as_planned(const struct run_config *c, enum traffic_group g, const struct call *call, const struct traffic_call *plan)
+static bool as_planned(const struct run_config *c, enum traffic_group g, const struct call *call,
+                       const struct traffic_call *plan)
 {
   const int64_t bytes = traffic_bytes(plan->op, plan->count * (int64_t)dtype_bytes(plan->type), traffic_ranks(c, g));
-  return strcmp(call->op, plan->op) == 0 && strcmp(call->stream, traffic_stream(g)) == 0 && strcmp(call->type, dtype_name(plan->type)) == 0 &&
-         call->count == plan->count && call->bytes == bytes && (plan->microbatch < 0 || call->microbatch == plan->microbatch);
+  return strcmp(call->op, plan->op) == 0 && strcmp(call->stream, traffic_stream(g)) == 0 &&
+         strcmp(call->type, dtype_name(plan->type)) == 0 && call->count == plan->count && call->bytes == bytes &&
+         (plan->microbatch < 0 || call->microbatch == plan->microbatch);
 }
 
 /* The next call of group g at or behind *i; NULL: none. */
@@ -74,7 +76,8 @@ static const json_t *next_of(const json_t *calls, enum traffic_group g, size_t *
   return NULL;
 }
 
-static bool judge_group(const struct run_data *run, int rank, int64_t step, enum traffic_group g, const struct traffic *plan, struct verdict *out)
+static bool judge_group(const struct run_data *run, int rank, int64_t step, enum traffic_group g,
+                        const struct traffic *plan, struct verdict *out)
 {
   const json_t *calls = calls_of(run, rank, step), *text = NULL;
   struct call call;
@@ -90,12 +93,14 @@ static bool judge_group(const struct run_data *run, int rank, int64_t step, enum
     }
     snprintf(out->worst, sizeof out->worst, "plan of group %s at step %lld", traffic_name(g), (long long)step);
     if (k < plan->n)
-      verdict_say(out, OUTCOME_FAIL, "call %d of %d in group %s of rank %d at step %lld is '%s', planned %s of %lld %s (micro-batch %lld)", k,
-                  plan->n, traffic_name(g), rank, (long long)step, text_of(text), plan->calls[k].op, (long long)plan->calls[k].count,
-                  dtype_name(plan->calls[k].type), (long long)plan->calls[k].microbatch);
+      verdict_say(out, OUTCOME_FAIL,
+                  "call %d of %d in group %s of rank %d at step %lld is '%s', planned %s of %lld %s (micro-batch %lld)",
+                  k, plan->n, traffic_name(g), rank, (long long)step, text_of(text), plan->calls[k].op,
+                  (long long)plan->calls[k].count, dtype_name(plan->calls[k].type),
+                  (long long)plan->calls[k].microbatch);
     else
-      verdict_say(out, OUTCOME_FAIL, "group %s of rank %d at step %lld has '%s' behind the %d calls that were planned", traffic_name(g), rank,
-                  (long long)step, text_of(text), plan->n);
+      verdict_say(out, OUTCOME_FAIL, "group %s of rank %d at step %lld has '%s' behind the %d calls that were planned",
+                  traffic_name(g), rank, (long long)step, text_of(text), plan->n);
     return false;
   }
 }
@@ -112,11 +117,13 @@ static bool readable(const struct run_data *run, int rank, int64_t step, struct 
     struct call call;
     bool known = false;
     const bool read = parse(json_array_get(calls, i), &call);
-    for (int g = 0; read && g < TRAFFIC_GROUPS; g++) known = known || strcmp(call.group, traffic_name((enum traffic_group)g)) == 0;
+    for (int g = 0; read && g < TRAFFIC_GROUPS; g++)
+      known = known || strcmp(call.group, traffic_name((enum traffic_group)g)) == 0;
     if (known) continue;
     snprintf(out->worst, sizeof out->worst, "call %zu of step %lld", i, (long long)step);
-    verdict_say(out, read ? OUTCOME_FAIL : OUTCOME_INVALID, "call %zu of step %lld on rank %d %s: '%s'", i, (long long)step, rank,
-                read ? "is in a group that no plan knows" : "cannot be read", text_of(json_array_get(calls, i)));
+    verdict_say(out, read ? OUTCOME_FAIL : OUTCOME_INVALID, "call %zu of step %lld on rank %d %s: '%s'", i,
+                (long long)step, rank, read ? "is in a group that no plan knows" : "cannot be read",
+                text_of(json_array_get(calls, i)));
     return false;
   }
   return true;
@@ -132,15 +139,16 @@ static bool judge_rank(const struct run_data *run, int rank, struct verdict *out
       verdict_say(out, OUTCOME_INVALID, "there is no plan: %s", err_text());
       return false;
     }
-    for (int64_t step = 0; ok && step < evidence_steps(run); step++) ok = judge_group(run, rank, step, (enum traffic_group)g, &plan, out);
+    for (int64_t step = 0; ok && step < evidence_steps(run); step++)
+      ok = judge_group(run, rank, step, (enum traffic_group)g, &plan, out);
     traffic_free(&plan);
     if (!ok) return false;
   }
   return true;
 }
 
-void trace_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
-                 struct verdict *out)
+void trace_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions,
+                 int n, struct verdict *out)
 {
   (void)wanted, (void)companions, (void)n;
   verdict_start(out, "trace", "O11");
@@ -160,8 +168,9 @@ void trace_judge(const struct run_data *run, const struct companion *wanted, con
     if (!judge_rank(run, rank, out)) return;
   out->worst[0] = '\0';
   if (steps < run->config.steps || steps == 0)
-    verdict_say(out, OUTCOME_INVALID, "only %lld of %lld steps left evidence", (long long)steps, (long long)run->config.steps);
+    verdict_say(out, OUTCOME_INVALID, "only %lld of %lld steps left evidence", (long long)steps,
+                (long long)run->config.steps);
   else
-    verdict_say(out, OUTCOME_PASS, "%d ranks queued the same collectives at %lld steps, %zu on rank 0 as planned", ranks, (long long)steps,
-                json_array_size(calls_of(run, 0, 0)));
+    verdict_say(out, OUTCOME_PASS, "%d ranks queued the same collectives at %lld steps, %zu on rank 0 as planned",
+                ranks, (long long)steps, json_array_size(calls_of(run, 0, 0)));
 }

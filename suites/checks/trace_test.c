@@ -36,7 +36,10 @@ static struct run_config all_ways(void)
   return c;
 }
 
-static json_t *calls_of(int rank, int64_t step) { return json_object_get(made_at(&b.run, "trace", rank, step, -1), "got.calls"); }
+static json_t *calls_of(int rank, int64_t step)
+{
+  return json_object_get(made_at(&b.run, "trace", rank, step, -1), "got.calls");
+}
 
 static void clean_runs_pass(void)
 {
@@ -122,7 +125,8 @@ static void a_call_less_on_all_ranks_is_against_the_plan(void)
   CHECK_TEXT_HAS(b.verdict.sentence, "behind");
   bench_teardown(&b);
   setup("trace"); /* in a group of its own */
-  for (int rank = 0; rank < 2; rank++) json_array_append_new(calls_of(rank, 0), json_string("1 allreduce other transfer float32 64 256 -1"));
+  for (int rank = 0; rank < 2; rank++)
+    json_array_append_new(calls_of(rank, 0), json_string("1 allreduce other transfer float32 64 256 -1"));
   CHECK(bench_judge(&b, "trace") == OUTCOME_FAIL);
   CHECK_TEXT_HAS(b.verdict.sentence, "no plan knows");
   bench_teardown(&b);
@@ -130,9 +134,10 @@ static void a_call_less_on_all_ranks_is_against_the_plan(void)
 
 static void wrong_type_count_bytes_stream_or_place_fail(void)
 {
-  static const char *const wrong[] = {"1 allreduce dp transfer float64 %d %d %d", "1 allreduce dp transfer float32 1%d %d %d",
-                                      "1 allreduce dp transfer float32 %d 1%d %d", "1 allreduce dp compute float32 %d %d %d",
-                                      "1 broadcast dp transfer float32 %d %d %d", "3 allreduce dp transfer float32 %d %d %d"};
+  static const char *const wrong[] = {
+      "1 allreduce dp transfer float64 %d %d %d",  "1 allreduce dp transfer float32 1%d %d %d",
+      "1 allreduce dp transfer float32 %d 1%d %d", "1 allreduce dp compute float32 %d %d %d",
+      "1 broadcast dp transfer float32 %d %d %d",  "3 allreduce dp transfer float32 %d %d %d"};
   for (size_t w = 0; w < sizeof wrong / sizeof *wrong; w++) {
     setup("trace");
     int64_t counts[64];
@@ -144,7 +149,8 @@ static void wrong_type_count_bytes_stream_or_place_fail(void)
       json_array_set_new(calls_of(rank, 0), 0, json_string(text));
     }
     CHECK(bench_judge(&b, "trace") == OUTCOME_FAIL);
-    if (!CHECK(strstr(b.verdict.sentence, "in group dp of rank 0 at step 0") != NULL)) fprintf(stderr, "%s\n", b.verdict.sentence);
+    if (!CHECK(strstr(b.verdict.sentence, "in group dp of rank 0 at step 0") != NULL))
+      fprintf(stderr, "%s\n", b.verdict.sentence);
     bench_teardown(&b);
   }
 }

@@ -11,9 +11,10 @@
 static const struct {
   const char *name, *stream;
 } groups[TRAFFIC_GROUPS] = {
-  [TRAFFIC_DP] = {"dp", "transfer"},        [TRAFFIC_SUMS] = {"sums", "scalar"},      [TRAFFIC_TP] = {"tp", "compute"},
-  [TRAFFIC_NORM] = {"norm", "compute"},     [TRAFFIC_OUTPUTS] = {"outputs", "outputs"}, [TRAFFIC_GRADIENTS] = {"gradients", "gradients"},
-  [TRAFFIC_TIED] = {"tied", "compute"},
+    [TRAFFIC_DP] = {"dp", "transfer"},          [TRAFFIC_SUMS] = {"sums", "scalar"},
+    [TRAFFIC_TP] = {"tp", "compute"},           [TRAFFIC_NORM] = {"norm", "compute"},
+    [TRAFFIC_OUTPUTS] = {"outputs", "outputs"}, [TRAFFIC_GRADIENTS] = {"gradients", "gradients"},
+    [TRAFFIC_TIED] = {"tied", "compute"},
 };
 
 const char *traffic_name(enum traffic_group g) { return groups[g].name; }
@@ -80,7 +81,10 @@ static bool folds_after(const struct walk *w, int64_t i) { return w->folds > 1 |
 /* --- tensor ranks ----------------------------------------------------------------------- */
 
 static void gather(struct walk *w) { if (w->c->sequence_parallel) say(w, "allgather", precision(w), whole(w)); }
-static void reduce(struct walk *w) { say(w, w->c->sequence_parallel ? "reduce_scatter" : "allreduce", precision(w), whole(w)); }
+static void reduce(struct walk *w)
+{
+  say(w, w->c->sequence_parallel ? "reduce_scatter" : "allreduce", precision(w), whole(w));
+}
 static void sum_shards(struct walk *w, bool last, int64_t count)
 {
   if (w->c->sequence_parallel && last) say(w, "allreduce", precision(w), count);
@@ -169,7 +173,8 @@ static void tied(struct walk *w)
 {
   struct shape s;
   const bool first = layout_is_first(w->at), last = layout_is_last(w->c, w->at);
-  if (!w->c->tied || w->c->pp == 1 || !(first || last) || !shapes_part(w->c, &w->stages, w->at, 0, &s) || s.frozen) return;
+  if (!w->c->tied || w->c->pp == 1 || !(first || last) || !shapes_part(w->c, &w->stages, w->at, 0, &s) || s.frozen)
+    return;
   for (int64_t fold = 0; fold < w->folds; fold++) {
     say(w, first ? "recv" : "send", precision(w), s.rows * s.cols);
     say(w, first ? "send" : "recv", precision(w), s.rows * s.cols);
@@ -178,7 +183,11 @@ static void tied(struct walk *w)
 
 enum err traffic_expect(const struct run_config *c, const struct layout *at, enum traffic_group g, struct traffic *out)
 {
-  struct walk w = {.c = c, .at = at, .out = out, .microbatch = -1, .folds = c->reduce_each == REDUCE_MICROBATCH ? layout_each(c) : 1};
+  struct walk w = {.c = c,
+                   .at = at,
+                   .out = out,
+                   .microbatch = -1,
+                   .folds = c->reduce_each == REDUCE_MICROBATCH ? layout_each(c) : 1};
   enum err err = ERR_OK;
   *out = (struct traffic){0};
   TRY(partition_make(c, &w.stages));
@@ -187,9 +196,11 @@ enum err traffic_expect(const struct run_config *c, const struct layout *at, enu
     say(&w, "allreduce", DTYPE_F64, 1);
     say(&w, "allreduce", DTYPE_F64, 2);
   }
-  if (g == TRAFFIC_NORM && c->tp * c->pp > 1) say(&w, "allreduce", DTYPE_F64, shapes_count(c) + SHAPES_A_BLOCK * c->reused);
+  if (g == TRAFFIC_NORM && c->tp * c->pp > 1)
+    say(&w, "allreduce", DTYPE_F64, shapes_count(c) + SHAPES_A_BLOCK * c->reused);
   if (g == TRAFFIC_TIED) tied(&w);
-  if ((g == TRAFFIC_TP && c->tp > 1) || ((g == TRAFFIC_OUTPUTS || g == TRAFFIC_GRADIENTS) && c->pp > 1)) TRY_TO(release, passes(&w, g));
+  if ((g == TRAFFIC_TP && c->tp > 1) || ((g == TRAFFIC_OUTPUTS || g == TRAFFIC_GRADIENTS) && c->pp > 1))
+    TRY_TO(release, passes(&w, g));
   TRY_TO(release, w.err);
   return ERR_OK;
 

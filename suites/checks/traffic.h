@@ -20,7 +20,16 @@
 
 #include "layout.h"
 
-enum traffic_group { TRAFFIC_DP, TRAFFIC_SUMS, TRAFFIC_TP, TRAFFIC_NORM, TRAFFIC_OUTPUTS, TRAFFIC_GRADIENTS, TRAFFIC_TIED, TRAFFIC_GROUPS };
+enum traffic_group {
+  TRAFFIC_DP,
+  TRAFFIC_SUMS,
+  TRAFFIC_TP,
+  TRAFFIC_NORM,
+  TRAFFIC_OUTPUTS,
+  TRAFFIC_GRADIENTS,
+  TRAFFIC_TIED,
+  TRAFFIC_GROUPS
+};
 
 struct traffic_call {
   const char *op;

@@ -101,7 +101,8 @@ static void stages_send_boundaries_and_the_tied_matrix(void)
   CHECK(t.n == 3 && count(&t, "send", 48) == 3);
   traffic_free(&t);
   t = of(&c, first, TRAFFIC_TIED);
-  CHECK(t.n == 2 && strcmp(t.calls[0].op, "recv") == 0 && t.calls[0].count == 6 * 12 && strcmp(t.calls[1].op, "send") == 0);
+  CHECK(t.n == 2 && strcmp(t.calls[0].op, "recv") == 0 && t.calls[0].count == 6 * 12 &&
+        strcmp(t.calls[1].op, "send") == 0);
   traffic_free(&t);
   t = of(&c, last, TRAFFIC_TIED);
   CHECK(t.n == 2 && strcmp(t.calls[0].op, "send") == 0);
@@ -118,7 +119,8 @@ static void buckets_of_the_tied_matrix_are_alike(void)
   struct run_config c = a_case(2, 2, 2);
   for (int64_t bucket = 0; bucket < 200; bucket += 50) {
     c.bucket = bucket;
-    struct traffic first = of(&c, (struct layout){.pp = 0}, TRAFFIC_DP), last = of(&c, (struct layout){.pp = 1}, TRAFFIC_DP);
+    struct traffic first = of(&c, (struct layout){.pp = 0}, TRAFFIC_DP),
+                   last = of(&c, (struct layout){.pp = 1}, TRAFFIC_DP);
     const int pieces = bucket == 50 ? 2 : 1; /* 72 = 22 + 50, and padding up to 128 */
     CHECK(first.n > pieces && last.n > pieces);
     int64_t sum = 0;
@@ -139,8 +141,8 @@ static void totals_are_those_of_the_formulas(void)
     int64_t dp, tp, pp;
     enum schedule_kind kind;
     bool sequence;
-  } rows[] = {{2, 1, 1, SCHEDULE_1F1B, false}, {1, 2, 1, SCHEDULE_1F1B, true}, {1, 3, 1, SCHEDULE_1F1B, false}, {2, 2, 2, SCHEDULE_ZB_H1, true},
-              {1, 1, 2, SCHEDULE_GPIPE, false}, {1, 2, 2, SCHEDULE_INTERLEAVED, true}};
+  } rows[] = {{2, 1, 1, SCHEDULE_1F1B, false}, {1, 2, 1, SCHEDULE_1F1B, true},   {1, 3, 1, SCHEDULE_1F1B, false},
+              {2, 2, 2, SCHEDULE_ZB_H1, true}, {1, 1, 2, SCHEDULE_GPIPE, false}, {1, 2, 2, SCHEDULE_INTERLEAVED, true}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct run_config c = a_case(rows[i].dp, rows[i].tp, rows[i].pp);
     c.layers = 4;
@@ -155,7 +157,8 @@ static void totals_are_those_of_the_formulas(void)
       for (int g = 0; g < TRAFFIC_GROUPS; g++) {
         struct traffic t = of(&c, at, (enum traffic_group)g);
         for (int k = 0; k < t.n; k++) {
-          bytes[g] += (double)traffic_bytes(t.calls[k].op, t.calls[k].count * (int64_t)dtype_bytes(t.calls[k].type), traffic_ranks(&c, (enum traffic_group)g));
+          bytes[g] += (double)traffic_bytes(t.calls[k].op, t.calls[k].count * (int64_t)dtype_bytes(t.calls[k].type),
+                                            traffic_ranks(&c, (enum traffic_group)g));
           calls[g] += strcmp(t.calls[k].op, "recv") != 0;
         }
         traffic_free(&t);

@@ -15,7 +15,8 @@ struct whole {
   int n;
   struct diagnosis diagnosis;
 };
-static const char *const usual[] = {"ends", "finite", "loss", "gradients", "norm", "update", "replicas", "rerun", "overlap_off"};
+static const char *const usual[] = {"ends",   "finite",   "loss",  "gradients",  "norm",
+                                    "update", "replicas", "rerun", "overlap_off"};
 enum { USUAL = sizeof usual / sizeof *usual };
 
 static inline void whole_setup(struct whole *w, const struct run_config *c)
@@ -54,7 +55,8 @@ static inline bool whole_named(struct whole *w, enum fault f)
 {
   const char *got = whole_diagnose(w);
   bool cause = false;
-  for (int i = 0; i < w->n; i++) cause = cause || (w->list[i].outcome == OUTCOME_FAIL && strcmp(w->list[i].cause, fault_rows[f].cause) == 0);
+  for (int i = 0; i < w->n; i++)
+    cause = cause || (w->list[i].outcome == OUTCOME_FAIL && strcmp(w->list[i].cause, fault_rows[f].cause) == 0);
   if (strcmp(got, fault_rows[f].name) == 0 && cause) return true;
   fprintf(stderr, "taken for '%s', expected '%s'\n", got, fault_rows[f].name);
   return false;

@@ -230,9 +230,11 @@ static enum err finish_tensor(const struct run_config *c)
   const int64_t rows = c->micro_batch * c->sequence;
   if (rows % c->tp != 0) {
     int64_t below, above;
+    char also[32] = "";
     divisors_around(common_divisor(c->heads, rows), c->tp, &below, &above);
+    if (above != below) snprintf(also, sizeof also, ", %" PRId64, above);
     FAIL(ERR_CONFIG, "tp: %" PRId64 " does not divide micro_batch * sequence = %" PRId64 " tokens, which sequence_parallel shares; "
-         "nearest valid: %" PRId64 ", %" PRId64, c->tp, rows, below, above);
+         "nearest valid: %" PRId64 "%s", c->tp, rows, below, also);
   }
   return ERR_OK;
 }

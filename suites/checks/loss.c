@@ -71,10 +71,10 @@ static void reported(struct trial *t, int64_t rank, int64_t step)
   const struct loss_sums all = losses_gather(t->run, step, -1);
   const double sum = evidence_value(t->run, "step", rank, step, -1, "got.loss_sum");
   const double loss = evidence_value(t->run, "step", rank, step, -1, "got.loss");
-  worst_see(&t->reported, bound_relative(sum, all.sum), same_sum, "loss sum that rank %lld reports at step %lld", (long long)rank,
-            (long long)step);
-  worst_see(&t->reported, bound_relative(loss, all.sum / all.tokens), same_sum, "loss that rank %lld reports at step %lld",
+  worst_see(&t->reported, bound_relative(sum, all.sum), same_sum, "loss sum that rank %lld reports at step %lld",
             (long long)rank, (long long)step);
+  worst_see(&t->reported, bound_relative(loss, all.sum / all.tokens), same_sum,
+            "loss that rank %lld reports at step %lld", (long long)rank, (long long)step);
 }
 
 static void evaluation(struct trial *t, int64_t step, struct verdict *out)
@@ -97,6 +97,11 @@ static void evaluation(struct trial *t, int64_t step, struct verdict *out)
 static bool judge_step(struct trial *t, int64_t step, struct verdict *out)
 {
   for (int64_t m = 0; m < evidence_microbatches(&t->run->config); m++) {
+    const int told = evidence_count(t->run, "microbatch", -1, step, m);
+    if (told != 1) { /* by the one rank of its replica that has it */
+      verdict_say(out, OUTCOME_INVALID, "the loss of micro-batch %lld of step %lld was told %d times", (long long)m, (long long)step, told);
+      return false;
+    }
     if (!same_count(t, "microbatch", -1, step, m, out)) return false;
     against_truth(t, "microbatch", -1, step, m, "got.loss_sum", "loss sum", out);
   }

@@ -92,6 +92,15 @@ static void missing_records_never_pass(void)
   bench_teardown(&b);
 }
 
+static void a_micro_batch_told_twice_decides_nothing(void)
+{
+  setup();
+  json_array_append(b.run.records, made_at(&b.run, "microbatch", -1, 0, 2));
+  CHECK(bench_judge(&b, "loss") == OUTCOME_INVALID);
+  CHECK_TEXT_HAS(b.verdict.sentence, "told 2 times");
+  bench_teardown(&b);
+}
+
 static void noise_above_the_ceiling_decides_nothing(void)
 {
   setup();
@@ -112,6 +121,7 @@ int main(void)
     TEST(an_evaluation_scaled_on_one_rank_fails),
     TEST(not_a_number_never_agrees_with_itself),
     TEST(missing_records_never_pass),
+    TEST(a_micro_batch_told_twice_decides_nothing),
     TEST(noise_above_the_ceiling_decides_nothing),
   };
   return test_main("loss", tests, sizeof tests / sizeof *tests);

@@ -63,6 +63,7 @@ enum err canonical_take(struct canonical *c, void *buffer)
   struct trainer *t = c->t;
   TRY(dev_copy_out(t->compute, c->part, buffer, (size_t)t->flat->count * dtype_bytes(type_of(c))));
   TRY(dev_sync_stream(t->compute));
+  TRY(dev_host_touch(t->dev, c->part, (size_t)t->flat->count * dtype_bytes(type_of(c)), false));
   TRY(collect_flat(t->world, &t->mesh, t->table, t->flat, &t->place, type_of(c), c->part, c->whole));
   return ERR_OK;
 }

@@ -52,6 +52,7 @@ static enum err copy_out(struct trainer *t, char *mine)
     TRY(dev_copy_out(t->compute, mine + (size_t)i * place_bytes(t), x.at, (size_t)tensor_count(&x) * dtype_bytes(x.type)));
   }
   TRY(dev_sync_stream(t->compute));
+  TRY(dev_host_touch(t->dev, mine, (size_t)tensors(t) * place_bytes(t), false));
   return ERR_OK;
 }
 
@@ -95,7 +96,7 @@ free_list:
 
 enum err dump_blocks(struct trainer *t, const struct output *o, int64_t step)
 {
-  enum err err = ERR_OK;
+  enum err err = ERR_OK, late;
   const size_t bytes = (size_t)tensors(t) * place_bytes(t);
   const bool first = comm_rank(t->world) == 0;
   char *mine = calloc(1, bytes), *all = first ? malloc((size_t)comm_size(t->world) * bytes) : NULL;
@@ -105,8 +106,8 @@ enum err dump_blocks(struct trainer *t, const struct output *o, int64_t step)
   if (first) TRY_TO(free_places, write_file(t, o, step, all));
 
 free_places:
-  dev_sync_stream(t->compute); /* a copy may still be on its way; its error is the caller's next one */
+  late = dev_sync_stream(t->compute); /* a copy may still be on its way */
   free(all);
   free(mine);
-  return err;
+  return err ? err : late;
 }

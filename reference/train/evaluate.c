@@ -32,6 +32,7 @@ static enum err one_batch(struct trainer *t, int64_t number)
   TRY(pipeline_run(t->evaluate_pipeline, &work));
   TRY(step_sum(t));
   TRY(dev_sync(t->dev));
+  TRY(trainer_read_numbers(t));
   return ERR_OK;
 }
 

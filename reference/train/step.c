@@ -19,6 +19,7 @@ enum err step_fetch(struct trainer *t, int64_t step)
 /* The host's last dev_sync() orders this write after compute's last use of the count. */
 enum err step_count(struct trainer *t)
 {
+  TRY(dev_host_touch(t->dev, &t->valid_here, sizeof t->valid_here, true));
   t->valid_here = trainer_has_loss(t) ? (double)t->n_valid : 0.0; /* once a replica */
   TRY(dev_copy_in(t->scalar, t->at.count.at, &t->valid_here, sizeof t->valid_here));
   TRY(comm_allreduce(t->groups.sums, &t->at.count, COMM_SUM));
@@ -241,6 +242,7 @@ enum err step_run(struct trainer *t, int64_t step, struct step_clock *clock)
 
   dev_set_phase(t->dev, DEV_PHASE_OTHER, step, -1);
   const struct tensor gradients = trainer_flat(t, t->gradients);
+  TRY(dev_host_touch(t->dev, &t->step_number, sizeof t->step_number, true));
   t->step_number = (int32_t)step;
   t->tagged_step = step;
   TRY(dev_copy_in(t->compute, t->at.step.at, &t->step_number, sizeof t->step_number));
@@ -256,5 +258,6 @@ enum err step_run(struct trainer *t, int64_t step, struct step_clock *clock)
   if (!launches_sums_first(t)) TRY(step_sum(t));
   TRY(dev_sync(t->dev));
   clock->end_ms = clock_ms();
+  TRY(trainer_read_numbers(t));
   return ERR_OK;
 }

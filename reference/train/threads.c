@@ -22,5 +22,6 @@ enum err threads_count(struct dev_stream *compute, int *out)
   const struct count_args args = {out};
   TRY(dev_submit(compute, &kernel, &args, sizeof args, &range, 1));
   TRY(dev_sync_stream(compute));
+  TRY(dev_host_touch(dev_of(compute), out, sizeof *out, false));
   return ERR_OK;
 }

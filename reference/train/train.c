@@ -100,6 +100,7 @@ static enum err steps(struct loop *l)
   }
   slots_say(l->output->slots, "end", l->run->steps);
   TRY(dump_before(l->dump, l->run->steps));
+  TRY(dev_sync(l->t->dev)); /* lazy tells here what it found last */
   TRY(meters_memory_peak(&l->memory.os_peak));
   TRY(say_memory(l->t, l->output, &l->memory));
   return ERR_OK;

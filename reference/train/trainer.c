@@ -57,12 +57,22 @@ static enum err create_micro(struct trainer *t)
   return ERR_OK;
 }
 
+/* Copies of the last step may still read it, unless the host has waited for them. */
+static enum err touch_batch(struct trainer *t, const struct batch *b)
+{
+  const int32_t *const arrays[] = {b->tokens, b->targets, b->positions, b->documents};
+  for (int k = 0; k < 4; k++) TRY(dev_host_touch(t->dev, arrays[k], (size_t)(b->B * b->T) * sizeof(int32_t), true));
+  TRY(dev_host_touch(t->dev, b->samples, (size_t)b->B * sizeof(int32_t), true));
+  return ERR_OK;
+}
+
 enum err trainer_fetch(struct trainer *t, int64_t step, int64_t i)
 {
   int64_t number = t->micro[i].number;
   /* every rank of the job takes its turn, as if each were a replica */
   if (fault_is(FAULT_DATA_SAMPLER_IGNORES_MODEL_PARALLEL))
     number = (i * comm_size(t->world) + comm_rank(t->world)) % (t->run.global_batch / t->run.micro_batch);
+  TRY(touch_batch(t, &t->micro[i].batch));
   TRY(data_plan_batch(t->plan, step, number, &t->micro[i].batch));
   return ERR_OK;
 }
@@ -77,6 +87,13 @@ enum err trainer_load(struct trainer *t, int64_t i)
   TRY(dev_copy_in(t->compute, in->positions.at, b->positions, bytes));
   TRY(dev_copy_in(t->compute, in->documents.at, b->documents, bytes));
   TRY(dev_copy_in(t->compute, in->samples.at, b->samples, (size_t)b->B * sizeof(int32_t)));
+  return ERR_OK;
+}
+
+enum err trainer_read_numbers(struct trainer *t)
+{
+  TRY(dev_host_touch(t->dev, &t->now, sizeof t->now, false));
+  TRY(dev_host_touch(t->dev, t->loss_sums, (size_t)t->n_micro * sizeof *t->loss_sums, false));
   return ERR_OK;
 }
 

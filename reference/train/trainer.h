@@ -105,6 +105,8 @@ struct tensor trainer_row(const struct trainer *t, void *buffer, int row);
 /* Micro-batch of the list: on the host, then as input on the device (queued on compute). */
 enum err trainer_fetch(struct trainer *t, int64_t step, int64_t i);
 enum err trainer_load(struct trainer *t, int64_t i);
+/* Says that the host reads `now` and loss_sums from here on: after a synchronisation. */
+enum err trainer_read_numbers(struct trainer *t);
 /* This rank has the last virtual stage, and with it the losses. */
 bool trainer_has_loss(const struct trainer *t);
 /* Column i of a row of scalars, [1,1]. */

@@ -16,6 +16,7 @@ static enum err draw_row(struct trainer *t, int row, char *piece)
   for (int64_t first = 0; first < n; first += PIECE) {
     const int64_t here = n - first < PIECE ? n - first : PIECE;
     char *const at = (char *)t->weights + (size_t)(t->flat->offset[row] + first) * dtype_bytes(type);
+    TRY(dev_host_touch(t->dev, piece, (size_t)here * dtype_bytes(type), true));
     params_initial_piece(t->table, row, &t->place, (uint64_t)t->run.seed, t->run.revealing, (enum dtype)t->run.weights_as, type,
                          first, here, piece);
     TRY(dev_copy_in(t->compute, at, piece, (size_t)here * dtype_bytes(type)));
@@ -55,6 +56,7 @@ static enum err read_file(struct trainer *t)
                   part + (size_t)t->flat->offset[i] * dtype_bytes(type));
   TRY_TO(free_host, dev_copy_in(t->compute, t->weights, part, here));
   TRY_TO(free_host, dev_sync_stream(t->compute));
+  TRY_TO(free_host, dev_host_touch(t->dev, part, here, true)); /* it goes */
 free_host:
   free(part);
   free(host);

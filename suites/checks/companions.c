@@ -90,7 +90,7 @@ int companions_curve(const struct run_config *c, struct companion *out, int max)
     char role[32];
     snprintf(role, sizeof role, "serial%d", i);
     s.order_seed = i + 1;
-    s.tp_sums = i > 0 ? c->tp : 1;
+    s.tp_sums = i % 2 == 1 ? c->tp : 1;
     take(out, &n, max, role, &s);
   }
   return n;

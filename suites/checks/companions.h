@@ -16,8 +16,8 @@ int companions_truth(const struct run_config *c, struct companion *out, int max)
  * every other one also splits sums as the layout does: over as many accumulators as it has replicas, or
  * products into as many parts as it has tensor ranks (by turns if it has both). */
 int companions_noise(const struct run_config *c, struct companion *out, int max);
-/* serial, and serial0..2: serial runs in the case's precision, the latter with micro-batches permuted, and the last two
- * with products split into as many parts as the case has tensor ranks. */
+/* serial, and serial0..2: serial runs in the case's precision, the latter with micro-batches permuted, every other one
+ * of them with products split into as many parts as the case has tensor ranks. */
 int companions_curve(const struct run_config *c, struct companion *out, int max);
 /* part: rank 0's share of the first batch, in float64, with the outputs of blocks. */
 int companions_part(const struct run_config *c, struct companion *out, int max);

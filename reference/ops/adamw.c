@@ -9,13 +9,9 @@
  * Coefficients are computed in double from the device's scalars and rounded once; elements
  * are computed in their own type.
  */
+#include "ops/adamw_args.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
-
-struct update_args {
-  struct tensor w, m, v, g, lr, t, factor;
-  struct op_adamw rule;
-};
 
 #define KERNELS "ops/adamw_cpu.h"
 #include "ops/each_type.h"

@@ -15,17 +15,12 @@
  * changes a bit.  Blocks in which no query sees a key are left out; which those are depends on
  * the document ids only.
  */
+#include "ops/attention_args.h"
 #include "ops/matmul.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
 
 enum { QUERIES = 64, KEYS = 256 };
-
-struct attention_args {
-  struct tensor o, lse, qkv, docs;
-  struct tensor d_o, dqkv; /* backward */
-  int heads;
-};
 
 /* Ids of 0 and above never decrease: then those equal to an id are one run, padding aside. */
 static bool docs_ordered(const int32_t *docs, int64_t T)

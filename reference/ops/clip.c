@@ -6,15 +6,11 @@
  * A norm that is not finite gives NaN where clipping is on, so that all weights show it; min() in C
  * would drop the NaN, and an infinite norm would give 0, which hides it in every finite gradient.
  */
+#include "ops/clip_args.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
 
 #include "base/fault.h"
-
-struct clip_args {
-  struct tensor factor, norm, sum_squares;
-  double limit; /* infinite: off */
-};
 
 static enum err clip_factor(void *args)
 {
@@ -29,7 +25,7 @@ static enum err clip_factor(void *args)
   *(double *)a->factor.at = factor;
   return ERR_OK;
 }
-static const struct dev_kernel clip_factor_kernel = {.name = "op_clip_factor", .run = clip_factor};
+OP_KERNEL(op_clip_factor, clip_factor);
 
 enum err op_clip_factor(struct dev_stream *s, const struct tensor *factor, const struct tensor *norm,
                         const struct tensor *sum_squares, double max_norm)
@@ -38,12 +34,8 @@ enum err op_clip_factor(struct dev_stream *s, const struct tensor *factor, const
                 {"sum_squares", sum_squares, DTYPE_F64, 1, 1}));
   if (!(max_norm >= 0)) FAIL(ERR_ARG, "max_norm %.17g, expected at least 0", max_norm);
   const struct clip_args args = {*factor, *norm, *sum_squares, max_norm == 0 ? INFINITY : max_norm};
-  return OP_SUBMIT(s, &clip_factor_kernel, args, {factor, OP_WRITE}, {norm, OP_WRITE}, {sum_squares, OP_READ});
+  return OP_SUBMIT(s, &op_clip_factor_kernel, args, {factor, OP_WRITE}, {norm, OP_WRITE}, {sum_squares, OP_READ});
 }
-
-struct reciprocal_args {
-  struct tensor y, x;
-};
 
 static enum err reciprocal(void *args)
 {
@@ -52,11 +44,11 @@ static enum err reciprocal(void *args)
   *(double *)a->y.at = x == 0 ? 0 : 1 / x;
   return ERR_OK;
 }
-static const struct dev_kernel reciprocal_kernel = {.name = "op_reciprocal", .run = reciprocal};
+OP_KERNEL(op_reciprocal, reciprocal);
 
 enum err op_reciprocal(struct dev_stream *s, const struct tensor *y, const struct tensor *x)
 {
   TRY(OP_EXPECT({"y", y, DTYPE_F64, 1, 1}, {"x", x, DTYPE_F64, 1, 1}));
   const struct reciprocal_args args = {*y, *x};
-  return OP_SUBMIT(s, &reciprocal_kernel, args, {y, OP_WRITE}, {x, OP_READ});
+  return OP_SUBMIT(s, &op_reciprocal_kernel, args, {y, OP_WRITE}, {x, OP_READ});
 }

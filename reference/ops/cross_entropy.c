@@ -9,17 +9,9 @@
  * The sum runs in double, in lanes (vector.h).  With the vocabulary cut into parts, each has its own max and,
  * with the largest of them as m, its own sum and the target's logit or 0; the parts' are added outside.
  */
+#include "ops/cross_entropy_args.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
-
-struct cross_entropy_args {
-  struct tensor logits, targets, lse;
-  struct tensor losses;         /* forward  */
-  struct tensor max, sums;      /* forward in parts */
-  struct tensor dlogits, scale; /* backward */
-  int64_t first, valid;         /* of this part: its first column's number, and how many count */
-  int64_t vocab;
-};
 
 /* Every target names a column, or nothing. */
 static enum err expect_targets(const struct tensor *targets, int64_t V)

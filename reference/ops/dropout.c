@@ -6,16 +6,9 @@
  * this step is at least p * 2^32, so the mask is that of the global token whatever the cut.  The
  * words are those of rng_block(), computed here for many blocks at once.  Its own backward.
  */
+#include "ops/dropout_args.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
-
-struct dropout_args {
-  struct tensor y, x, step, samples;
-  struct rng_key key;
-  int64_t T, row0, positions_max;
-  uint32_t threshold;
-  double scale;
-};
 
 enum { BLOCKS = PIECE / 4 + 1 }; /* hold any PIECE words that follow one another */
 

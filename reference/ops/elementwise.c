@@ -1,13 +1,9 @@
 /* elementwise.c - fill, copy, add, accumulate, scale: one rounding an element, no sums. */
+#include "ops/elementwise_args.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
 
 #include "base/fault.h"
-
-struct elementwise_args {
-  struct tensor y, x, b; /* b: second term, or the factor of scale */
-  double value;
-};
 
 #define KERNELS "ops/elementwise_cpu.h"
 #include "ops/each_type.h"
@@ -37,7 +33,6 @@ static enum err copy_same(void *args)
   }
   return ERR_OK;
 }
-static const struct dev_kernel copy_same_kernel = {.name = "op_copy", .run = copy_same};
 
 static enum err copy_narrow(void *args)
 {
@@ -49,7 +44,6 @@ static enum err copy_narrow(void *args)
   }
   return ERR_OK;
 }
-static const struct dev_kernel copy_narrow_kernel = {.name = "op_copy", .run = copy_narrow};
 
 static enum err copy_widen(void *args)
 {
@@ -61,7 +55,14 @@ static enum err copy_widen(void *args)
   }
   return ERR_OK;
 }
-static const struct dev_kernel copy_widen_kernel = {.name = "op_copy", .run = copy_widen};
+
+OP_CUDA_KERNEL(op_copy_cuda); /* whatever the types */
+static const struct dev_kernel copy_same_kernel = {
+    .name = "op_copy", .run = copy_same, .cuda = OP_CUDA(op_copy_cuda)};
+static const struct dev_kernel copy_narrow_kernel = {
+    .name = "op_copy", .run = copy_narrow, .cuda = OP_CUDA(op_copy_cuda)};
+static const struct dev_kernel copy_widen_kernel = {
+    .name = "op_copy", .run = copy_widen, .cuda = OP_CUDA(op_copy_cuda)};
 
 enum err op_fill(struct dev_stream *s, const struct tensor *y, double value)
 {

@@ -6,6 +6,7 @@
  * dwte[token[n] - first] += dy[n] and dwpe[position[row0 + n]] += dy[n], n in index order for every
  * element; threads share out columns, so there is nothing to collide on.
  */
+#include "ops/embedding_args.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
 
@@ -13,12 +14,6 @@
 #include "base/fault.h"
 
 #include <omp.h>
-
-struct embedding_args {
-  struct tensor y, table, ids; /* gradients in a backward */
-  int64_t first, limit;        /* number of the table's first row; numbers are below limit */
-  int64_t row0;                /* of ids, for row 0 of y */
-};
 
 /* Every number that a row of y asks for is in 0..limit-1. */
 static enum err expect_ids(const char *what, const struct embedding_args *e)

@@ -6,12 +6,9 @@
  * ds/dx = s (1 - s) 2 du/dx:
  *   dx = dy * (s + x s (1 - s) * 2 sqrt(2 / pi) (1 + 3 * 0.044715 x^2))    written; dx may be dy
  */
+#include "ops/gelu_args.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
-
-struct gelu_args {
-  struct tensor y, x, dy; /* y: dx in the backward */
-};
 
 #define KERNELS "ops/gelu_cpu.h"
 #include "ops/each_type.h"

@@ -8,15 +8,12 @@
  * which loses nothing: one changed word always changes its lane.  Lanes, then chunks, then the
  * number of bytes are mixed in order by the same step.  Threads share out chunks.
  */
+#include "ops/hash_args.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
 
 enum { CHUNK = 4096, BATCH = 512 };
 #define MULTIPLIER 0x9E3779B97F4A7C15u /* odd: 2^64 over the golden ratio */
-
-struct hash_args {
-  struct tensor out, x;
-};
 
 static inline uint64_t mix(uint64_t h, uint64_t word)
 {
@@ -59,12 +56,12 @@ static enum err hash_run(void *args)
   memcpy(a->out.at, &h, sizeof h);
   return ERR_OK;
 }
-static const struct dev_kernel hash_kernel = {.name = "op_hash", .run = hash_run};
+OP_KERNEL(op_hash, hash_run);
 
 enum err op_hash(struct dev_stream *s, const struct tensor *out, const struct tensor *x)
 {
   TRY(op_expect("out", out, DTYPE_I64, 1, 1));
   TRY(tensor_expect("x", x, -1, -1));
   const struct hash_args args = {*out, *x};
-  return OP_SUBMIT(s, &hash_kernel, args, {out, OP_WRITE}, {x, OP_READ});
+  return OP_SUBMIT(s, &op_hash_kernel, args, {out, OP_WRITE}, {x, OP_READ});
 }

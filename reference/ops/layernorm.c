@@ -10,14 +10,9 @@
  * Sums of a row run in double, in lanes (vector.h); those over rows in double, in index
  * order, rounded once: no thread count changes them.
  */
+#include "ops/layernorm_args.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
-
-struct layernorm_args {
-  struct tensor y, mean, rstd, x, w, b; /* forward; y, w, b are dy, dw, db in a backward */
-  struct tensor dx;
-  double eps;
-};
 
 #define KERNELS "ops/layernorm_cpu.h"
 #include "ops/each_type.h"

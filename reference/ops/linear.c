@@ -8,14 +8,10 @@
  *   dw += x^T dy                 (dy^T x with transposed)
  *   db += sum over rows of dy    rows in index order, in double, rounded once
  */
+#include "ops/linear_args.h"
 #include "ops/matmul.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
-
-struct linear_args {
-  struct tensor y, x, w, b; /* y, b: dy, db in a backward; x: dx or x; w: dw or w */
-  bool transposed;
-};
 
 #define KERNELS "ops/linear_cpu.h"
 #include "ops/each_type.h"

@@ -7,6 +7,7 @@
  */
 #include "ops/matmul.h"
 
+#include "ops/matmul_args.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
 
@@ -57,12 +58,6 @@ enum err matmul_f32(int64_t M, int64_t N, int64_t K, const float *a, int64_t a_s
          N, K);
   return ERR_OK;
 }
-
-struct matmul_args {
-  struct tensor c, a, b;
-  int64_t depth;
-  bool transpose_a, transpose_b, accumulate;
-};
 
 static enum err op_matmul_f32(void *args)
 {

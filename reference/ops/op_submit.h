@@ -3,7 +3,7 @@
  * An operation is one file: its checks and declared ranges here on the host, its CPU
  * kernels in `<file>_cpu.h`, written once and compiled for each element type by
  * each_type.h.  Adding a type is one more inclusion there and one more entry in
- * OP_KERNELS.
+ * OP_KERNELS.  Its CUDA kernels are in `<file>.cu`; what both are given is `<file>_args.h`.
  */
 #ifndef OPS_OP_SUBMIT_H
 #define OPS_OP_SUBMIT_H
@@ -12,12 +12,30 @@
 
 #include <inttypes.h>
 
+/* The CUDA kernel `name` of the .cu beside the operation, after OP_CUDA_KERNEL has declared it; NULL in a build
+ * without CUDA. */
+struct dev_cuda;
+#ifdef SHARDMARK_HAS_CUDA
+#define OP_CUDA_KERNEL(name) enum err name(const struct dev_cuda *at, void *args)
+#define OP_CUDA(name) name
+#else
+#define OP_CUDA_KERNEL(name) struct dev_cuda
+#define OP_CUDA(name) NULL
+#endif
+
 /* The kernels of one operation, indexed by element type. */
-#define OP_KERNELS(op)                                         \
-  static const struct dev_kernel op##_kernels[DTYPE_COUNT] = { \
-      [DTYPE_F64] = {.name = #op, .run = op##_f64},            \
-      [DTYPE_F32] = {.name = #op, .run = op##_f32},            \
+#define OP_KERNELS(op)                                                              \
+  OP_CUDA_KERNEL(op##_cuda_f64);                                                    \
+  OP_CUDA_KERNEL(op##_cuda_f32);                                                    \
+  static const struct dev_kernel op##_kernels[DTYPE_COUNT] = {                      \
+      [DTYPE_F64] = {.name = #op, .run = op##_f64, .cuda = OP_CUDA(op##_cuda_f64)}, \
+      [DTYPE_F32] = {.name = #op, .run = op##_f32, .cuda = OP_CUDA(op##_cuda_f32)}, \
   }
+
+/* The kernel of an operation that has one whatever the type. */
+#define OP_KERNEL(op, function) \
+  OP_CUDA_KERNEL(op##_cuda);    \
+  static const struct dev_kernel op##_kernel = {.name = #op, .run = function, .cuda = OP_CUDA(op##_cuda)}
 
 /* float32 or float64: the types that have kernels. */
 static inline enum err op_expect_real(const char *name, const struct tensor *t)

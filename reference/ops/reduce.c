@@ -4,6 +4,7 @@
  * bits.  Chunks of CHUNK elements are summed in double, in lanes (vector.h); the chunks' sums
  * are added in index order.  Threads share out chunks and change nothing.
  */
+#include "ops/reduce_args.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
 
@@ -11,10 +12,6 @@ enum { CHUNK = 4096, BATCH = 512 }; /* chunks summed before their sums are added
 
 typedef uint32_t bits_f32;
 typedef uint64_t bits_f64;
-
-struct reduce_args {
-  struct tensor out, x;
-};
 
 #define KERNELS "ops/reduce_cpu.h"
 #include "ops/each_type.h"

@@ -8,10 +8,10 @@ static enum err sleep_run(void *args)
   clock_sleep_ms(*(const double *)args);
   return ERR_OK;
 }
-static const struct dev_kernel sleep_kernel = {.name = "op_sleep", .run = sleep_run};
+OP_KERNEL(op_sleep, sleep_run);
 
 enum err op_sleep(struct dev_stream *s, double ms)
 {
   if (!(ms >= 0)) FAIL(ERR_ARG, "a sleep of %.17g ms, expected at least 0", ms);
-  return dev_submit(s, &sleep_kernel, &ms, sizeof ms, NULL, 0);
+  return dev_submit(s, &op_sleep_kernel, &ms, sizeof ms, NULL, 0);
 }

@@ -1,0 +1,12 @@
+/* adamw_args.h - what the kernels of adamw.c and adamw.cu are given. */
+#ifndef OPS_ADAMW_ARGS_H
+#define OPS_ADAMW_ARGS_H
+
+#include "ops/ops.h"
+
+struct update_args {
+  struct tensor w, m, v, g, lr, t, factor;
+  struct op_adamw rule;
+};
+
+#endif

@@ -22,9 +22,10 @@ static const char schedule_names[] =
 #undef SCHEDULE
   ;
 
-/* Names' indices are the enums of config.h; of precision and weights_as those of enum
- * dtype, of device those of enum dev_kind. */
-_Static_assert(DTYPE_F64 == 0 && DTYPE_F32 == 1, "precision and weights_as list the types in this order");
+/* Names' indices are the enums of config.h; of weights_as those of enum dtype, of device
+ * those of enum dev_kind. */
+_Static_assert(DTYPE_F64 == 0 && DTYPE_F32 == 1 && DTYPE_BF16 == 2, "weights_as lists the types in this order");
+enum { DEVICE_CUDA = 2 };
 
 const struct opt run_options[] = {
   /* key               type      where                  default       allowed                     unit         meaning */
@@ -47,8 +48,8 @@ const struct opt run_options[] = {
   {"reused",           OPT_INT,  AT(reused),            "0",          "0..512",                   "blocks",    "the last n blocks share the parameters of the first n"},
   {"revealing",        OPT_BOOL, AT(revealing),         "false",      "",                         "",          "initial biases not zero and gains not one, so that no fault hides"},
 
-  {"precision",        OPT_NAME, AT(precision),         "float32",    "float64|float32",          "",          "of weights, activations and gradients"},
-  {"weights_as",       OPT_NAME, AT(weights_as),        "float32",    "float64|float32",          "",          "initial weights are first rounded to this"},
+  {"precision",        OPT_NAME, AT(precision),         "float32",    "float64|float32|tf32|bf16", "",         "of weights and activations; bf16 keeps gradients, moments and master weights in float32; tf32 on cuda only"},
+  {"weights_as",       OPT_NAME, AT(weights_as),        "float32",    "float64|float32|bf16",     "",          "initial weights are first rounded to this"},
   {"dp",               OPT_INT,  AT(dp),                "1",          "1..65536",                 "ranks",     "replicas; dp * tp * pp is the job"},
   {"tp",               OPT_INT,  AT(tp),                "1",          "1..65536",                 "ranks",     "ranks that share each layer"},
   {"pp",               OPT_INT,  AT(pp),                "1",          "1..65536",                 "ranks",     "pipeline stages"},
@@ -191,9 +192,6 @@ static enum err finish_model(struct run_config *c)
     FAIL(ERR_CONFIG, "sequence: %" PRId64 " is longer than the model's positions; valid: 1..%" PRId64, c->sequence, c->positions);
   if (2 * c->reused > c->layers)
     FAIL(ERR_CONFIG, "reused: %" PRId64 " of %" PRId64 " blocks; valid: 0..%" PRId64, c->reused, c->layers, c->layers / 2);
-  if (c->weights_as < c->precision)
-    FAIL(ERR_CONFIG, "weights_as: %s does not fit in precision %s; valid: %s", dtype_name((enum dtype)c->weights_as),
-         dtype_name((enum dtype)c->precision), dtype_name((enum dtype)c->precision));
   return ERR_OK;
 }
 
@@ -201,6 +199,16 @@ static const char *name_of(const char *key, const struct run_config *c, char out
 {
   opt_text(opt_find(run_options, run_options_count, key), c, out, CONFIG_NAME);
   return out;
+}
+
+static enum err finish_precision(const struct run_config *c)
+{
+  char name[CONFIG_NAME];
+  if (c->precision == PRECISION_TF32 && c->device != DEVICE_CUDA)
+    FAIL(ERR_CONFIG, "precision: tf32 is a mode of GPUs, but device is %s; valid: float64, float32, bf16", name_of("device", c, name));
+  if ((enum dtype)c->weights_as < run_state_type(c))
+    FAIL(ERR_CONFIG, "weights_as: float64 does not fit in precision %s; valid: float32, bf16", name_of("precision", c, name));
+  return ERR_OK;
 }
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
@@ -334,6 +342,7 @@ enum err config_finish(struct run_config *c)
   if (fresh.name[0] == '\0' || fresh.name[0] == '.' || strchr(fresh.name, '/'))
     FAIL(ERR_CONFIG, "name: '%s' is no file name; valid: not empty, no '/', no '.' in front", fresh.name);
   TRY(finish_model(&fresh));
+  TRY(finish_precision(&fresh));
   TRY(finish_layout(&fresh));
   TRY(finish_training(&fresh));
   *c = fresh;

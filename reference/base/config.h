@@ -16,6 +16,8 @@
 extern "C" {
 #endif
 
+/* Of weights and activations.  tf32 is float32 whose products round their operands to 11 bits; bf16 stores in 8. */
+enum precision { PRECISION_F64, PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
 enum task { TASK_TRAIN, TASK_GEMM, TASK_COPY, TASK_COMM, TASK_PROBE };
 enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum lr_schedule { LR_CONSTANT, LR_COSINE };
@@ -50,7 +52,7 @@ struct run_config {
   int64_t reused;           /* the last n blocks share the parameters of the first n  */
   bool revealing;           /* initial biases not zero and gains not one, so that no fault hides; false: GPT-2's rule */
 
-  int64_t precision, weights_as; /* enum dtype: f32, f64 */
+  int64_t precision, weights_as; /* enum precision; enum dtype: f64, f32, bf16 */
   int64_t dp, tp, pp;
   int64_t schedule, chunks; /* enum schedule_kind; virtual stages a rank               */
   char stages[CONFIG_PATH]; /* "even", "auto" or layers of each virtual stage: "3,3,2"  */
@@ -105,6 +107,17 @@ enum err config_set(struct run_config *c, const char *key, const char *value);
 enum err config_finish(struct run_config *c);
 /* All keys with their values as YAML, so that config_read gives c back. */
 enum err config_write(const struct run_config *c, const char *path);
+
+/* Element types of a run: of the weights that products read, activations and their gradients; and of
+ * gradients of weights, moments and the weights that updates are added to. */
+static inline enum dtype run_work_type(const struct run_config *c)
+{
+  return c->precision == PRECISION_F64 ? DTYPE_F64 : c->precision == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F32;
+}
+static inline enum dtype run_state_type(const struct run_config *c)
+{
+  return c->precision == PRECISION_F64 ? DTYPE_F64 : DTYPE_F32;
+}
 
 static inline int64_t config_ranks(const struct run_config *c) { return c->dp * c->tp * c->pp; }
 /* Micro-batches that one data-parallel rank runs in a step. */

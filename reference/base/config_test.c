@@ -150,7 +150,10 @@ static void contradictions_name_the_nearest_valid_values(void)
     {"heads=49", "nearest valid: 48, 48", ERR_CONFIG},
     {"sequence=25", "sequence: 25 is longer than the model's positions; valid: 1..24", ERR_CONFIG},
     {"reused=5", "reused: 5 of 8 blocks; valid: 0..4", ERR_CONFIG},
-    {"weights_as=float64", "weights_as: float64 does not fit in precision float32; valid: float32", ERR_CONFIG},
+    {"weights_as=float64", "weights_as: float64 does not fit in precision float32; valid: float32, bf16", ERR_CONFIG},
+    {"precision=bf16 weights_as=float64", "weights_as: float64 does not fit in precision bf16; valid: float32, bf16", ERR_CONFIG},
+    {"precision=tf32", "precision: tf32 is a mode of GPUs, but device is cpu; valid: float64, float32, bf16", ERR_CONFIG},
+    {"device=lazy precision=tf32", "precision: tf32 is a mode of GPUs, but device is lazy; valid: float64, float32, bf16", ERR_CONFIG},
     {"replicas=2 dp=2", "replicas: 2 emulates ranks in a serial run, but dp is 2; valid: 1", ERR_CONFIG},
     {"replicas=2 tp=2", "replicas: 2 emulates ranks in a serial run, but tp is 2; valid: 1", ERR_CONFIG},
     {"tp_sums=2 pp=3", "tp_sums: 2 emulates ranks in a serial run, but pp is 3; valid: 1", ERR_CONFIG},
@@ -200,7 +203,8 @@ static void agreeing_settings_finish(void)
 {
   static const char *const good[] = {
     "dp=3 global_batch=9", "replicas=3 micro_batch=2", "heads=16", "sequence=5 documents_each=2", "reused=4",
-    "precision=float64 weights_as=float64", "precision=float64", "slow_percent=20 slow_rank=1 dp=2",
+    "precision=float64 weights_as=float64", "precision=float64", "precision=bf16 weights_as=bf16", "precision=bf16",
+    "precision=float64 weights_as=bf16", "device=cuda precision=tf32", "slow_percent=20 slow_rank=1 dp=2",
     "tp=12", "pp=8 global_batch=1", "pp=3 stages=3,3,2", "pp=3 stages=auto", "stages=8", "tp=6 sequence_parallel=true", "schedule=interleaved pp=4 chunks=2", "tp_sums=3 replicas=2",
     "schedule=gpipe pp=3 reduce_each=microbatch", "schedule=zb-h1", "compute=sleep sleep_forward_ms=0.5 pp=4",
     "lr_schedule=cosine lr_warmup=5", "policy=chunked sequence=1", "fault=none", "steps=0", "bucket=0", "device=cuda",
@@ -211,6 +215,22 @@ static void agreeing_settings_finish(void)
   CHECK(c.lr_decay == 7);
   CHECK_OK(finish("dp=3 micro_batch=2 global_batch=18", &c));
   CHECK(config_accumulation(&c) == 3 && config_ranks(&c) == 3);
+}
+
+static void precision_gives_the_types_of_work_and_state(void)
+{
+  static const struct {
+    const char *settings;
+    enum dtype work, state;
+  } types[] = {{"precision=float64", DTYPE_F64, DTYPE_F64},
+               {"precision=float32", DTYPE_F32, DTYPE_F32},
+               {"precision=tf32 device=cuda", DTYPE_F32, DTYPE_F32},
+               {"precision=bf16", DTYPE_BF16, DTYPE_F32}};
+  struct run_config c;
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    CHECK_OK(finish(types[i].settings, &c));
+    CHECK(run_work_type(&c) == types[i].work && run_state_type(&c) == types[i].state);
+  }
 }
 
 /* GPT-2's count: blocks, both embeddings, final norm; the head is the token embedding. */
@@ -271,6 +291,7 @@ int main(void)
     TEST(files_with_mistakes_name_file_line_key_and_value),
     TEST(contradictions_name_the_nearest_valid_values),
     TEST(agreeing_settings_finish),
+    TEST(precision_gives_the_types_of_work_and_state),
     TEST(gpt2_has_exactly_its_known_counts),
     TEST(each_model_has_as_many_parameters_as_its_source_prints),
   };

@@ -7,11 +7,25 @@
  * SGD as torch.optim.SGD without momentum:  w = w - lr * (g + decay * w)
  *
  * Coefficients are computed in double from the device's scalars and rounded once; elements
- * are computed in their own type.
+ * are computed in their own type; `rounded` is the new w in bf16, one rounding more.
  */
 #include "ops/adamw_args.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
+
+#include "base/bf16.h"
+
+/* w of one piece, where a rounded copy is kept. */
+CLONES static void round_piece(uint16_t *rounded, const float *w, int64_t n)
+{
+  SIMD for (int64_t i = 0; i < n; i++) rounded[i] = bf16_round(w[i]);
+}
+static void round_span(const struct update_args *u, struct span p)
+{
+  if (u->rounded.at != NULL)
+    round_piece((uint16_t *)tensor_row(&u->rounded, p.row) + p.col, (const float *)tensor_row(&u->w, p.row) + p.col,
+                p.count);
+}
 
 #define KERNELS "ops/adamw_cpu.h"
 #include "ops/each_type.h"
@@ -19,24 +33,40 @@
 OP_KERNELS(op_adamw);
 OP_KERNELS(op_sgd);
 
-enum err op_adamw(struct dev_stream *s, const struct tensor *w, const struct tensor *m, const struct tensor *v,
-                  const struct tensor *g, const struct tensor *lr, const struct tensor *t, const struct tensor *factor,
-                  const struct op_adamw *rule)
+static const struct tensor no_tensor;
+
+static enum err expect_weights(const struct tensor *w, const struct tensor *rounded)
 {
   TRY(op_expect_real("w", w));
+  if (rounded == NULL) return ERR_OK;
+  TRY(tensor_expect_type("w, which is to be rounded to bfloat16,", w, DTYPE_F32));
+  return op_expect("rounded", rounded, DTYPE_BF16, w->rows, w->cols);
+}
+
+enum err op_adamw(struct dev_stream *s, const struct tensor *w, const struct tensor *rounded, const struct tensor *m,
+                  const struct tensor *v, const struct tensor *g, const struct tensor *lr, const struct tensor *t,
+                  const struct tensor *factor, const struct op_adamw *rule)
+{
+  TRY(expect_weights(w, rounded));
   TRY(OP_EXPECT({"m", m, w->type, w->rows, w->cols}, {"v", v, w->type, w->rows, w->cols},
                 {"g", g, w->type, w->rows, w->cols}, {"lr", lr, DTYPE_F64, 1, 1}, {"t", t, DTYPE_I64, 1, 1},
                 {"factor", factor, DTYPE_F64, 1, 1}));
-  const struct update_args args = {*w, *m, *v, *g, *lr, *t, *factor, *rule};
-  return OP_SUBMIT(s, &op_adamw_kernels[w->type], args, {w, OP_WRITE}, {m, OP_WRITE}, {v, OP_WRITE}, {g, OP_READ},
-                   {lr, OP_READ}, {t, OP_READ}, {factor, OP_READ});
+  const struct update_args args = {*w, rounded ? *rounded : no_tensor, *m, *v, *g, *lr, *t, *factor, *rule};
+  return OP_SUBMIT(s, &op_adamw_kernels[w->type], args, {w, OP_WRITE}, {rounded, OP_WRITE}, {m, OP_WRITE},
+                   {v, OP_WRITE}, {g, OP_READ}, {lr, OP_READ}, {t, OP_READ}, {factor, OP_READ});
 }
 
-enum err op_sgd(struct dev_stream *s, const struct tensor *w, const struct tensor *g, const struct tensor *lr,
-                const struct tensor *factor, double weight_decay)
+enum err op_sgd(struct dev_stream *s, const struct tensor *w, const struct tensor *rounded, const struct tensor *g,
+                const struct tensor *lr, const struct tensor *factor, double weight_decay)
 {
-  TRY(op_expect_real("w", w));
+  TRY(expect_weights(w, rounded));
   TRY(OP_EXPECT({"g", g, w->type, w->rows, w->cols}, {"lr", lr, DTYPE_F64, 1, 1}, {"factor", factor, DTYPE_F64, 1, 1}));
-  const struct update_args args = {.w = *w, .g = *g, .lr = *lr, .factor = *factor, .rule.weight_decay = weight_decay};
-  return OP_SUBMIT(s, &op_sgd_kernels[w->type], args, {w, OP_WRITE}, {g, OP_READ}, {lr, OP_READ}, {factor, OP_READ});
+  const struct update_args args = {.w = *w,
+                                   .rounded = rounded ? *rounded : no_tensor,
+                                   .g = *g,
+                                   .lr = *lr,
+                                   .factor = *factor,
+                                   .rule.weight_decay = weight_decay};
+  return OP_SUBMIT(s, &op_sgd_kernels[w->type], args, {w, OP_WRITE}, {rounded, OP_WRITE}, {g, OP_READ}, {lr, OP_READ},
+                   {factor, OP_READ});
 }

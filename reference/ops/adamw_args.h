@@ -5,7 +5,7 @@
 #include "ops/ops.h"
 
 struct update_args {
-  struct tensor w, m, v, g, lr, t, factor;
+  struct tensor w, rounded, m, v, g, lr, t, factor; /* rounded.at may be NULL */
   struct op_adamw rule;
 };
 

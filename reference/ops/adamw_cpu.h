@@ -41,6 +41,7 @@ static enum err OP(op_adamw)(void *args)
     OP(adamw_piece)((REAL *)tensor_row(&u->w, p.row) + p.col, (REAL *)tensor_row(&u->m, p.row) + p.col,
                     (REAL *)tensor_row(&u->v, p.row) + p.col, (const REAL *)tensor_row(&u->g, p.row) + p.col, a,
                     p.count);
+    round_span(u, p);
   }
   return ERR_OK;
 }
@@ -61,6 +62,7 @@ static enum err OP(op_sgd)(void *args)
     const struct span p = span_at(k, u->w.cols);
     OP(sgd_piece)((REAL *)tensor_row(&u->w, p.row) + p.col, (const REAL *)tensor_row(&u->g, p.row) + p.col, lr, factor,
                   decay, p.count);
+    round_span(u, p);
   }
   return ERR_OK;
 }

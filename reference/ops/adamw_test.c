@@ -8,12 +8,12 @@ static const struct op_adamw rule = {0.9, 0.95, 1e-8, 0.1};
 static enum err call_adamw(struct dev_stream *s, const struct tensor *t, const struct trial *x)
 {
   (void)x;
-  return op_adamw(s, &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &rule);
+  return op_adamw(s, &t[0], NULL, &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &rule);
 }
 static enum err call_sgd(struct dev_stream *s, const struct tensor *t, const struct trial *x)
 {
   (void)x;
-  return op_sgd(s, &t[0], &t[1], &t[2], &t[3], 0.1);
+  return op_sgd(s, &t[0], NULL, &t[1], &t[2], &t[3], 0.1);
 }
 /* trial.number is max_norm * 100. */
 static enum err call_clip(struct dev_stream *s, const struct tensor *t, const struct trial *x)

@@ -37,6 +37,9 @@ struct dev_cuda;
   OP_CUDA_KERNEL(op##_cuda);    \
   static const struct dev_kernel op##_kernel = {.name = #op, .run = function, .cuda = OP_CUDA(op##_cuda)}
 
+/* The type of statistics, gradients of weights and updates for a work type (ops.h: S for X). */
+static inline enum dtype op_state_type(enum dtype work) { return work == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32; }
+
 /* float32 or float64: the types that have kernels. */
 static inline enum err op_expect_real(const char *name, const struct tensor *t)
 {

@@ -2,8 +2,10 @@
  *
  * Every function checks shapes and types (ERR_ARG naming the tensor), declares the
  * ranges it reads and writes, and queues its kernel; it returns before the work is
- * done.  Floating tensors of one call share one type, f32 or f64 (REAL below),
- * unless said otherwise.  N rows = B sequences * T positions.  Each operation's
+ * done.  Floating tensors of one call have one work type X, f64, f32 or bf16, unless said
+ * otherwise: sums over rows, gradients of weights and what an update changes have the state
+ * type S, f64 for f64, f32 for f32 and bf16.  bf16 is storage: each element is widened, computed
+ * with as in f32, and rounded once when it is written.  N rows = B sequences * T positions.  Each operation's
  * file states its formula, source and order of sums.  "written": old contents are
  * ignored (may be NaN).  "added to": gradients collect micro-batches.  No aliasing
  * unless stated.  Scalars that change from step to step are [1,1] device tensors.
@@ -21,22 +23,22 @@ extern "C" {
 #define T_ const struct tensor *
 
 /* y = value / y = x (types may differ: rounds once) / y = a + b (y may be a or b) /
- * y += x / y = x * factor, factor REAL or f64 [1,1] (y may be x). */
+ * y += x / y = x * factor, factor S or f64 [1,1] (y may be x). */
 enum err op_fill(struct dev_stream *s, T_ y, double value);
 enum err op_copy(struct dev_stream *s, T_ y, T_ x);
 enum err op_add(struct dev_stream *s, T_ y, T_ a, T_ b);
 enum err op_accumulate(struct dev_stream *s, T_ y, T_ x);
 enum err op_scale(struct dev_stream *s, T_ y, T_ x, T_ factor);
 
-/* c = op(a) op(b), or c += with accumulate.  op(a) [M, K], op(b) [K, N], c [M, N]; rows
- * may be strided.  float32: oneDNN; float64: own loop, K in index order. */
+/* c = op(a) op(b), or c += with accumulate.  op(a) [M, K], op(b) [K, N], c [M, N] of X or S; rows
+ * may be strided.  float32: oneDNN; float64: own loop, K in index order; bf16: sums in float32. */
 enum err op_matmul(struct dev_stream *s, T_ c, T_ a, bool transpose_a, T_ b, bool transpose_b, bool accumulate);
 
 /* y [N, O] = x [N, I] w + b.  w is [I, O] (Hugging Face Conv1D), or [O, I] with
  * transposed (a tied head).  b [1, O] or NULL. */
 enum err op_linear_fwd(struct dev_stream *s, T_ y, T_ x, T_ w, T_ b, bool transposed);
 enum err op_linear_bwd_x(struct dev_stream *s, T_ dx, T_ dy, T_ w, bool transposed);        /* dx written       */
-enum err op_linear_bwd_w(struct dev_stream *s, T_ dw, T_ db, T_ dy, T_ x, bool transposed); /* dw, db added to;
+enum err op_linear_bwd_w(struct dev_stream *s, T_ dw, T_ db, T_ dy, T_ x, bool transposed); /* dw, db S, added to;
                                                                                              * db may be NULL   */
 
 /* y [n, O] += b [1, O]: of a row-cut linear layer, whose bias is added once, after the sum over ranks.  The
@@ -45,25 +47,25 @@ enum err op_bias_fwd(struct dev_stream *s, T_ y, T_ b);
 
 /* y [N, C] = wte[token - first], tokens i32 [B, T]: wte [V, C] has the rows first.. of a table of `vocab` tokens;
  * a token of another part gives zeros and no gradient, so that the sum over parts is the whole table's.
- * A token outside 0..vocab-1 is ERR_NUMERIC at the next sync.  bwd: dwte added to, index order over n,
+ * A token outside 0..vocab-1 is ERR_NUMERIC at the next sync.  bwd: dwte S, added to, index order over n,
  * no atomics. */
 enum err op_embedding_fwd(struct dev_stream *s, T_ y, T_ wte, T_ tokens, int64_t first, int64_t vocab);
 enum err op_embedding_bwd_w(struct dev_stream *s, T_ dwte, T_ dy, T_ tokens, int64_t first, int64_t vocab);
 
 /* y [n, C] += wpe[position]: row i of y is row row0 + i of the positions, i32 [B, T].  One outside wpe, in these
- * rows, is ERR_NUMERIC.  bwd: dwpe added to, index order over n. */
+ * rows, is ERR_NUMERIC.  bwd: dwpe S, added to, index order over n. */
 enum err op_position_fwd(struct dev_stream *s, T_ y, T_ wpe, T_ positions, int64_t row0);
 enum err op_position_bwd_w(struct dev_stream *s, T_ dwpe, T_ dy, T_ positions, int64_t row0);
 
-/* y = (x - mean) * rstd * w + b by row; mean, rstd REAL [N, 1], eps 1e-5 as GPT-2.
- * bwd_x: dx written, may be dy.  bwd_w: dw, db [1, C] added to. */
+/* y = (x - mean) * rstd * w + b by row; mean, rstd S [N, 1], eps 1e-5 as GPT-2.
+ * bwd_x: dx written, may be dy.  bwd_w: dw, db S [1, C] added to. */
 enum err op_layernorm_fwd(struct dev_stream *s, T_ y, T_ mean, T_ rstd, T_ x, T_ w, T_ b, double eps);
 enum err op_layernorm_bwd_x(struct dev_stream *s, T_ dx, T_ dy, T_ x, T_ w, T_ mean, T_ rstd);
 enum err op_layernorm_bwd_w(struct dev_stream *s, T_ dw, T_ db, T_ dy, T_ x, T_ mean, T_ rstd);
 
 /* Causal self-attention inside documents.  qkv [N, 3C]: q, k, v side by side, head h in
  * columns h*D..h*D+D-1 of each.  docs i32 [B, T]: position t sees u <= t with docs equal;
- * a negative id is padding: it sees itself only.  o [N, C]; lse REAL [N, H]: log of the
+ * a negative id is padding: it sees itself only.  o [N, C]; lse S [N, H]: log of the
  * sum of exponentials.  The T x T matrix is never stored.  bwd: dqkv [N, 3C] written. */
 enum err op_attention_fwd(struct dev_stream *s, T_ o, T_ lse, T_ qkv, T_ docs, int heads);
 enum err op_attention_bwd(struct dev_stream *s, T_ dqkv, T_ d_o, T_ o, T_ lse, T_ qkv, T_ docs, int heads);
@@ -79,7 +81,7 @@ enum err op_dropout(struct dev_stream *s, T_ y, T_ x, double p, struct rng_key k
                     int64_t positions_max, int64_t sequence, int64_t row0);
 
 /* Softmax cross-entropy.  logits [N, V]; targets i32 [B, T], -1 ignored, otherwise outside
- * 0..V-1 is ERR_NUMERIC.  losses f64 [N, 1] (0 where ignored), lse REAL [N, 1]. */
+ * 0..V-1 is ERR_NUMERIC.  losses f64 [N, 1] (0 where ignored), lse S [N, 1]. */
 enum err op_cross_entropy_fwd(struct dev_stream *s, T_ losses, T_ lse, T_ logits, T_ targets);
 /* The same with the vocabulary cut in parts: logits has the columns first.. of it, of which `valid` count and the
  * rest is padding, never read.  Between the three the caller takes the largest `max` over the parts, then adds `sums`.
@@ -114,9 +116,11 @@ enum err op_clip_factor(struct dev_stream *s, T_ factor, T_ norm, T_ sum_squares
 struct op_adamw { double beta1, beta2, eps, weight_decay; };
 /* Decoupled decay (Loshchilov & Hutter 2019), in the order of torch.optim.AdamW:
  * w -= lr*decay*w; m, v; w -= lr * mhat / (sqrt(vhat) + eps).  g is multiplied by factor
- * first.  lr, factor f64 [1,1]; t i64 [1,1] = this update's number, from 1.  All device. */
-enum err op_adamw(struct dev_stream *s, T_ w, T_ m, T_ v, T_ g, T_ lr, T_ t, T_ factor, const struct op_adamw *rule);
-enum err op_sgd(struct dev_stream *s, T_ w, T_ g, T_ lr, T_ factor, double weight_decay);
+ * first.  w, m, v, g S; rounded bf16 or NULL: receives the new w rounded (w f32).
+ * lr, factor f64 [1,1]; t i64 [1,1] = this update's number, from 1.  All device. */
+enum err op_adamw(struct dev_stream *s, T_ w, T_ rounded, T_ m, T_ v, T_ g, T_ lr, T_ t, T_ factor,
+                  const struct op_adamw *rule);
+enum err op_sgd(struct dev_stream *s, T_ w, T_ rounded, T_ g, T_ lr, T_ factor, double weight_decay);
 
 /* The stream is busy (its core is not) for this long: planted delays, compute: sleep. */
 enum err op_sleep(struct dev_stream *s, double ms);

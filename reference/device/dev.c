@@ -61,6 +61,23 @@ void dev_close(struct dev *d)
 
 enum dev_kind dev_kind_of(const struct dev *d) { return d->config.kind; }
 
+const char *dev_uuid(const struct dev *d) { return d->uuid; }
+
+enum err dev_watch(struct dev *d, enum err (*fn)(void *arg), void *arg)
+{
+  int i = 0;
+  while (i < DEV_WATCHERS && d->watchers[i].fn != NULL) i++;
+  if (fn == NULL || i == DEV_WATCHERS) FAIL(ERR_ARG, "watch: no function, or %d are registered already", (int)DEV_WATCHERS);
+  d->watchers[i] = (struct dev_watcher){fn, arg};
+  return ERR_OK;
+}
+
+void dev_unwatch(struct dev *d, enum err (*fn)(void *arg), void *arg)
+{
+  for (int i = 0; i < DEV_WATCHERS; i++)
+    if (d->watchers[i].fn == fn && d->watchers[i].arg == arg) d->watchers[i].fn = NULL;
+}
+
 void dev_set_phase(struct dev *d, enum dev_phase phase, int64_t step, int microbatch)
 {
   d->phase = phase;

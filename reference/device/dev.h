@@ -4,7 +4,7 @@
  *   cpu   a stream is a worker thread with a queue;
  *   lazy  queues run as late as events allow, in a seeded order, on the thread
  *         that synchronises; every declared range is checked with vector clocks;
- *   cuda  streams and events of the CUDA runtime (its own issue).
+ *   cuda  streams and events of the CUDA runtime; work is issued when it is given.
  *
  * Work on one stream runs in the order it was given; two streams have no order
  * but the one events give; the host is ordered after work only by dev_sync_*.
@@ -31,6 +31,7 @@ struct dev_config {
   int threads;        /* of the compute stream: set inside its own thread (OpenMP)   */
   uint64_t lazy_seed; /* order of lazy's choices                                     */
   bool poison_end;    /* dev_retire() fills what it retires with NaN                 */
+  bool tf32;          /* cuda: products of float32 may round their operands to TF32  */
 };
 
 struct dev;
@@ -42,6 +43,14 @@ struct dev_event;
 enum err dev_open(const struct dev_config *config, struct dev **out);
 void dev_close(struct dev *d); /* waits for its streams; NULL is allowed */
 enum dev_kind dev_kind_of(const struct dev *d);
+const char *dev_uuid(const struct dev *d); /* of a cuda device, "GPU-..."; "" otherwise */
+
+/* While the host waits for a cuda device, fn(arg) is called between looks (NCCL's asynchronous
+ * errors).  An error that it returns ends the wait and stops the device's streams with it.
+ * Until dev_unwatch() with the same pair.  On cpu and lazy nothing calls it.  Fails: ERR_ARG
+ * when too many are registered. */
+enum err dev_watch(struct dev *d, enum err (*fn)(void *arg), void *arg);
+void dev_unwatch(struct dev *d, enum err (*fn)(void *arg), void *arg);
 
 /* --- memory ------------------------------------------------------------- */
 
@@ -54,6 +63,11 @@ const char *dev_category_name(enum dev_category c); /* "parameters", ... */
  * Fails: ERR_MEMORY naming category, owner, bytes and the three largest owners. */
 enum err dev_alloc(struct dev *d, size_t bytes, enum dev_category category, const char *owner, void **out);
 void dev_free(struct dev *d, void *at); /* NULL is allowed; no queued work may still use it */
+
+/* Host memory that copies of this device reach directly: pinned for cuda, plain for the
+ * others.  Aligned to 256, contents unknown.  Fails: ERR_MEMORY. */
+enum err dev_host_alloc(struct dev *d, size_t bytes, void **out);
+void dev_host_free(struct dev *d, void *at); /* NULL is allowed; no queued work may still use it */
 
 /* The life of a range begins: filled with 0xFF on stream s.  It ends: the same,
  * if the device was opened with poison_end; otherwise nothing.  Both count as
@@ -107,14 +121,19 @@ struct dev_range dev_writes(const struct tensor *t); /* also for read-and-write 
 
 enum { DEV_ARGS_MAX = 768, DEV_RANGES_MAX = 16 };
 
+struct dev_cuda; /* device/dev_cuda.h */
+
 /* A kind of work.  Exactly one of `run` and `start`+`test` is set for the CPU.
- * `args` is the stream's own copy and may be changed by start and test. */
+ * `args` is the stream's own copy and may be changed by start and test.
+ * On a cuda device `cuda` issues the work, on the host's thread when it is given.  Work
+ * without it but with start and test is hosted: a thread of that stream does it when the
+ * stream gets there, and the stream waits.  With only `run` it is ERR_UNAVAILABLE. */
 struct dev_kernel {
   const char *name;
   enum err (*run)(void *args);
   enum err (*start)(void *args);             /* begins what must not block (MPI)    */
   enum err (*test)(void *args, bool *done);  /* polled with back-off until done     */
-  enum err (*cuda)(void *cuda_stream, void *args); /* NULL in a build without CUDA  */
+  enum err (*cuda)(const struct dev_cuda *at, void *args); /* NULL in a build without CUDA */
 };
 
 /* Give work to s.  args (args_bytes <= DEV_ARGS_MAX) is copied; ranges (n <=

@@ -18,7 +18,8 @@
 enum {
   DEV_STREAMS_MAX = 16,             /* open at once on one device                        */
   DEV_CLOCKS = DEV_STREAMS_MAX + 1, /* [0] is the host's                                  */
-  DEV_QUEUE_SLOTS = 1024            /* pieces of work that wait before the host must      */
+  DEV_QUEUE_SLOTS = 1024,           /* pieces of work that wait before the host must      */
+  DEV_WATCHERS = 32                 /* registered at once on one device                   */
 };
 
 /* The first `count` pieces of work of a stream. */
@@ -173,8 +174,15 @@ void dev_await_all(struct dev *d); /* the host waits for all streams, whatever c
 /* Shows the declared ranges to ThreadSanitizer, in its build. */
 void dev_work_declare(const struct dev_work *w); /* dev_submit.c */
 
+struct dev_watcher {
+  enum err (*fn)(void *arg); /* NULL: free */
+  void *arg;
+};
+
 struct dev {
   struct dev_config config;
+  char uuid[64]; /* cuda only */
+  struct dev_watcher watchers[DEV_WATCHERS];
   const struct dev_backend *backend;
   struct dev_memory memory;
   struct dev_trace_log trace;

@@ -129,6 +129,20 @@ void dev_free(struct dev *d, void *at)
   m->blocks[i] = m->blocks[--m->n];
 }
 
+enum err dev_host_alloc(struct dev *d, size_t bytes, void **out)
+{
+  (void)d;
+  *out = bytes <= SIZE_MAX - ALIGNMENT ? aligned_alloc(ALIGNMENT, (bytes / ALIGNMENT + 1) * ALIGNMENT) : NULL;
+  if (*out == NULL) FAIL(ERR_MEMORY, "no host memory for %zu bytes", bytes);
+  return ERR_OK;
+}
+
+void dev_host_free(struct dev *d, void *at)
+{
+  (void)d;
+  free(at);
+}
+
 void dev_usage(const struct dev *d, struct dev_usage *out)
 {
   struct dev_memory m = d->memory;

@@ -1,35 +1,14 @@
-/* rng.c - Philox4x32-10: a block cipher of (seed; purpose, step, block), so no state.
+/* rng.c - random numbers by counter from Philox blocks (philox.h), so no state.
  *
- * J. Salmon, M. Moraes, R. Dror, D. Shaw: Parallel random numbers: as easy as 1, 2, 3.
- * SC11, section 3.3.  The test holds the words against the vectors published with it.
+ * The test holds the words against the vectors published with the cipher.
  */
 #include "base/rng.h"
 
+#include "base/philox.h"
+
 #include <math.h>
 
-enum { ROUNDS = 10 };
-
-void rng_block(struct rng_key key, uint64_t block, uint32_t out[4])
-{
-  const uint32_t multiply0 = 0xD2511F53u, multiply1 = 0xCD9E8D57u; /* the paper's multipliers  */
-  const uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u;         /* golden ratio, sqrt 3 - 1 */
-  uint32_t k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
-  uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = key.purpose, c3 = key.step;
-
-  for (int round = 0; round < ROUNDS; round++) {
-    const uint64_t p0 = (uint64_t)multiply0 * c0, p1 = (uint64_t)multiply1 * c2;
-    c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-    c1 = (uint32_t)p1;
-    c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-    c3 = (uint32_t)p0;
-    k0 += weyl0;
-    k1 += weyl1;
-  }
-  out[0] = c0;
-  out[1] = c1;
-  out[2] = c2;
-  out[3] = c3;
-}
+void rng_block(struct rng_key key, uint64_t block, uint32_t out[4]) { philox_block(key, block, out); }
 
 static uint64_t join(uint32_t low, uint32_t high) { return low | (uint64_t)high << 32; }
 

@@ -10,9 +10,11 @@
 #include "ops/op_submit.h"
 #include "ops/vector.h"
 
+#include "base/philox.h"
+
 enum { BLOCKS = PIECE / 4 + 1 }; /* hold any PIECE words that follow one another */
 
-/* words[4 * i + j] = word j of block first + i.  Philox4x32-10, see base/rng.c. */
+/* words[4 * i + j] = word j of block first + i.  Philox4x32-10, see base/philox.h. */
 CLONES static void draw_blocks(struct rng_key key, uint64_t first, int64_t n, uint32_t words[4 * BLOCKS])
 {
   uint32_t a[BLOCKS], b[BLOCKS], c[BLOCKS], d[BLOCKS];
@@ -25,10 +27,10 @@ CLONES static void draw_blocks(struct rng_key key, uint64_t first, int64_t n, ui
     d[i] = key.step;
   }
   uint32_t k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
-  for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+  for (int round = 0; round < PHILOX_ROUNDS; round++, k0 += PHILOX_WEYL_0, k1 += PHILOX_WEYL_1) {
     SIMD for (int64_t i = 0; i < n; i++)
     {
-      const uint64_t p0 = (uint64_t)0xD2511F53u * a[i], p1 = (uint64_t)0xCD9E8D57u * c[i];
+      const uint64_t p0 = (uint64_t)PHILOX_MULTIPLIER_0 * a[i], p1 = (uint64_t)PHILOX_MULTIPLIER_1 * c[i];
       a[i] = (uint32_t)(p1 >> 32) ^ b[i] ^ k0;
       b[i] = (uint32_t)p1;
       c[i] = (uint32_t)(p0 >> 32) ^ d[i] ^ k1;

@@ -17,7 +17,6 @@
 #include "comm/view.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 const char *const collective_names[COLLECTIVES] = {"allreduce", "reduce_scatter", "allgather", "broadcast", "barrier"};
 
@@ -48,20 +47,23 @@ static struct tensor part(const struct work *w, int rank)
 }
 
 /* This piece of every part, side by side in scratch a. */
-static void pack_parts(const struct work *w)
+static enum err pack_parts(const struct work *w)
 {
   for (int r = 0; r < w->c->n; r++) {
     const struct tensor p = part(w, r);
-    view_pack(&p, w->first, w->length, w->c->a + (size_t)(w->length * r) * dtype_bytes(p.type));
+    TRY(link_pack(w->c->link, &p, w->first, w->length, w->c->a + (size_t)(w->length * r) * dtype_bytes(p.type)));
   }
+  return ERR_OK;
 }
 
 /* A link went bad under a low-latency protocol: one bit of one line of 128 bytes.  The highest
  * bit of the exponent, so that no value of the line hides it. */
-static void corrupt_line(const struct comm *c, char *at, int64_t count, enum dtype type)
+static enum err corrupt_line(const struct comm *c, char *at, int64_t count, enum dtype type)
 {
   const size_t size = dtype_bytes(type);
-  if (fault_rank == comm_rank(c->world) && (size_t)count * size >= 128) at[size - 1] ^= 0x40;
+  if (fault_rank != comm_rank(c->world) || (size_t)count * size < 128) return ERR_OK;
+  TRY(link_flip(c->link, at + size - 1, 0x40));
+  return ERR_OK;
 }
 
 /* --- allreduce --------------------------------------------------------------- */
@@ -70,8 +72,8 @@ static enum err allreduce_begin(struct work *w)
 {
   struct comm *c = w->c;
   char *at = w->direct_all ? element(&w->all, w->first) : c->a;
-  if (!w->direct_all) view_pack(&w->all, w->first, w->length, at);
-  if (fault_is(FAULT_CL_LL128_CORRUPTION)) corrupt_line(c, at, w->length, w->all.type);
+  if (!w->direct_all) TRY(link_pack(c->link, &w->all, w->first, w->length, at));
+  if (fault_is(FAULT_CL_LL128_CORRUPTION)) TRY(corrupt_line(c, at, w->length, w->all.type));
   if (ordered(w))
     TRY(link_exchange_shares(c->link, at, w->length, c->b, w->all.type));
   else
@@ -84,14 +86,15 @@ static enum err allreduce_middle(struct work *w)
   struct comm *c = w->c;
   int64_t first, count;
   link_share(w->length, c->n, c->rank, &first, &count);
-  view_reduce(c->b, c->n, count, w->all.type, w->op);
+  TRY(link_reduce(c->link, c->b, c->n, count, w->all.type, w->op));
   TRY(link_gather_shares(c->link, c->b, w->direct_all ? element(&w->all, w->first) : c->a, w->length, w->all.type));
   return ERR_OK;
 }
 
-static void allreduce_end(struct work *w)
+static enum err allreduce_end(struct work *w)
 {
-  if (!w->direct_all) view_unpack(&w->all, w->first, w->length, w->c->a);
+  if (!w->direct_all) TRY(link_unpack(w->c->link, &w->all, w->first, w->length, w->c->a));
+  return ERR_OK;
 }
 
 /* --- reduce_scatter ------------------------------------------------------------- */
@@ -101,7 +104,7 @@ static enum err reduce_scatter_begin(struct work *w)
   struct comm *c = w->c;
   const int64_t stride = w->direct_all ? w->total : w->length;
   const char *send = w->direct_all ? element(&w->all, w->first) : c->a;
-  if (!w->direct_all) pack_parts(w);
+  if (!w->direct_all) TRY(pack_parts(w));
   if (ordered(w))
     TRY(link_exchange_parts(c->link, send, w->length, stride, c->b, w->all.type));
   else
@@ -109,10 +112,12 @@ static enum err reduce_scatter_begin(struct work *w)
   return ERR_OK;
 }
 
-static void reduce_scatter_end(struct work *w)
+static enum err reduce_scatter_end(struct work *w)
 {
-  if (ordered(w)) view_reduce(w->c->b, w->c->n, w->length, w->all.type, w->op);
-  if (ordered(w) || !w->direct_mine) view_unpack(&w->mine, w->first, w->length, w->c->b);
+  struct comm *c = w->c;
+  if (ordered(w)) TRY(link_reduce(c->link, c->b, c->n, w->length, w->all.type, w->op));
+  if (ordered(w) || !w->direct_mine) TRY(link_unpack(c->link, &w->mine, w->first, w->length, c->b));
+  return ERR_OK;
 }
 
 /* --- allgather, broadcast, barrier ------------------------------------------------- */
@@ -121,30 +126,32 @@ static enum err allgather_begin(struct work *w)
 {
   struct comm *c = w->c;
   const char *send = w->direct_mine ? element(&w->mine, w->first) : c->b;
-  if (!w->direct_mine) view_pack(&w->mine, w->first, w->length, c->b);
+  if (!w->direct_mine) TRY(link_pack(c->link, &w->mine, w->first, w->length, c->b));
   TRY(link_allgather(c->link, w->direct_all && w->in_place ? NULL : send, w->direct_all ? w->all.at : c->a, w->length, w->all.type));
   return ERR_OK;
 }
 
-static void allgather_end(struct work *w)
+static enum err allgather_end(struct work *w)
 {
   for (int r = 0; r < w->c->n && !w->direct_all; r++) {
     const struct tensor p = part(w, r);
-    view_unpack(&p, w->first, w->length, w->c->a + (size_t)(w->length * r) * dtype_bytes(p.type));
+    TRY(link_unpack(w->c->link, &p, w->first, w->length, w->c->a + (size_t)(w->length * r) * dtype_bytes(p.type)));
   }
+  return ERR_OK;
 }
 
 static enum err broadcast_begin(struct work *w)
 {
   char *at = w->direct_all ? element(&w->all, w->first) : w->c->a;
-  if (!w->direct_all && w->c->rank == w->root) view_pack(&w->all, w->first, w->length, at);
+  if (!w->direct_all && w->c->rank == w->root) TRY(link_pack(w->c->link, &w->all, w->first, w->length, at));
   TRY(link_broadcast(w->c->link, at, w->length, w->all.type, w->root));
   return ERR_OK;
 }
 
-static void broadcast_end(struct work *w)
+static enum err broadcast_end(struct work *w)
 {
-  if (!w->direct_all && w->c->rank != w->root) view_unpack(&w->all, w->first, w->length, w->c->a);
+  if (!w->direct_all && w->c->rank != w->root) TRY(link_unpack(w->c->link, &w->all, w->first, w->length, w->c->a));
+  return ERR_OK;
 }
 
 static enum err barrier_begin(struct work *w)
@@ -153,12 +160,16 @@ static enum err barrier_begin(struct work *w)
   return ERR_OK;
 }
 
-static void nothing(struct work *w) { (void)w; }
+static enum err nothing(struct work *w)
+{
+  (void)w;
+  return ERR_OK;
+}
 
 static const struct recipe {
   enum err (*begin)(struct work *);
   enum err (*middle)(struct work *); /* of rank-ordered sums only */
-  void (*end)(struct work *);
+  enum err (*end)(struct work *);
 } recipes[COLLECTIVES] = {
   [ALLREDUCE] = {allreduce_begin, allreduce_middle, allreduce_end},
   [REDUCE_SCATTER] = {reduce_scatter_begin, NULL, reduce_scatter_end},
@@ -179,20 +190,25 @@ static enum err begin_piece(struct work *w)
 }
 
 /* Of a group of one: mine and all are the same values. */
-static void copy_alone(const struct work *w)
+static enum err copy_alone(const struct work *w)
 {
-  const struct tensor *from = w->kind == REDUCE_SCATTER ? &w->all : &w->mine, *to = w->kind == REDUCE_SCATTER ? &w->mine : &w->all;
-  if (w->kind != REDUCE_SCATTER && w->kind != ALLGATHER) return;
-  for (int64_t row = 0; row < from->rows; row++)
-    memmove(tensor_row(to, row), tensor_row(from, row), (size_t)from->cols * dtype_bytes(from->type));
+  if (w->kind == REDUCE_SCATTER) TRY(link_copy(w->c->link, &w->mine, &w->all));
+  if (w->kind == ALLGATHER) TRY(link_copy(w->c->link, &w->all, &w->mine));
+  return ERR_OK;
 }
 
 static bool travels(const struct work *w) { return w->c->n > 1 && w->first < w->total; }
 
+static struct link_mark mark_of(const struct work *w)
+{
+  return (struct link_mark){w->c, collective_names[w->kind], w->sequence, w->step};
+}
+
 static enum err start(void *args)
 {
   struct work *w = args;
-  trace_started(w->c, collective_names[w->kind], w->sequence, w->step);
+  const struct link_mark mark = mark_of(w);
+  TRY(link_started(w->c->link, &mark));
   w->start_ms = clock_ms();
   if (w->delay_ms == 0 && travels(w)) TRY(begin_piece(w));
   return ERR_OK;
@@ -203,7 +219,7 @@ static enum err test(void *args, bool *done)
   struct work *w = args;
   *done = false;
   if (w->delay_ms > 0 && clock_ms() - w->start_ms < w->delay_ms) return ERR_OK;
-  if (w->c->n == 1) copy_alone(w);
+  if (w->c->n == 1) TRY(copy_alone(w));
   if (travels(w)) {
     bool arrived = false;
     if (!w->begun) TRY(begin_piece(w));
@@ -214,14 +230,15 @@ static enum err test(void *args, bool *done)
       TRY(recipes[w->kind].middle(w));
       return ERR_OK;
     }
-    recipes[w->kind].end(w);
+    TRY(recipes[w->kind].end(w));
     w->first += w->length;
     if (travels(w)) {
       TRY(begin_piece(w));
       return ERR_OK;
     }
   }
-  trace_done(w->c, w->sequence);
+  const struct link_mark mark = mark_of(w);
+  TRY(link_done(w->c->link, &mark));
   *done = true;
   return ERR_OK;
 }

@@ -43,23 +43,30 @@ static enum err begin(struct post *p)
     const struct message *m = &p->messages[i];
     const int64_t count = tensor_count(&m->t);
     char *at = place(p, i);
-    if (m->send && packed_bytes(m) > 0) view_pack(&m->t, 0, count, at);
+    if (m->send && packed_bytes(m) > 0) TRY(link_pack(p->c->link, &m->t, 0, count, at));
     for (int64_t first = 0; first < count; first += piece) {
       const int64_t n = count - first < piece ? count - first : piece;
       char *from = at + (size_t)first * dtype_bytes(m->t.type);
       if (m->send)
         TRY(link_send(p->c->link, from, n, m->t.type, m->peer, p->c->config.synchronous));
       else
-        TRY(link_recv(p->c->link, from, n, m->t.type, m->peer));
+        TRY(link_recv(p->c->link, from, n, m->t.type, m->peer, p->c->config.synchronous));
     }
   }
   return ERR_OK;
 }
 
+/* The last of them stands for all. */
+static struct link_mark mark_of(const struct post *p)
+{
+  return (struct link_mark){p->c, p->messages[p->n - 1].send ? "send" : "recv", p->sequence + p->n - 1, p->step};
+}
+
 static enum err start(void *args)
 {
   struct post *p = args;
-  for (int i = 0; i < p->n; i++) trace_started(p->c, p->messages[i].send ? "send" : "recv", p->sequence + i, p->step);
+  const struct link_mark mark = mark_of(p);
+  TRY(link_started(p->c->link, &mark));
   p->start_ms = clock_ms();
   if (p->delay_ms == 0) TRY(begin(p));
   return ERR_OK;
@@ -75,9 +82,10 @@ static enum err test(void *args, bool *done)
   if (!*done) return ERR_OK;
   for (int i = 0; i < p->n; i++) {
     const struct message *m = &p->messages[i];
-    if (!m->send && packed_bytes(m) > 0) view_unpack(&m->t, 0, tensor_count(&m->t), place(p, i));
+    if (!m->send && packed_bytes(m) > 0) TRY(link_unpack(p->c->link, &m->t, 0, tensor_count(&m->t), place(p, i)));
   }
-  trace_done(p->c, p->sequence + p->n - 1);
+  const struct link_mark mark = mark_of(p);
+  TRY(link_done(p->c->link, &mark));
   return ERR_OK;
 }
 

@@ -170,7 +170,7 @@ static enum err answer(struct link *l, int peer)
 {
   for (int i = 0; i < ROUND_TRIPS; i++) {
     double time_ms = 0;
-    TRY(link_recv(l, &time_ms, 1, DTYPE_F64, peer));
+    TRY(link_recv(l, &time_ms, 1, DTYPE_F64, peer, false));
     TRY(spin(l));
     time_ms = clock_ms();
     TRY(link_send(l, &time_ms, 1, DTYPE_F64, peer, false));
@@ -188,7 +188,7 @@ static enum err ask(struct link *l, double *offset_ms, double *error_ms)
     double before = clock_ms(), theirs = 0;
     TRY(link_send(l, &before, 1, DTYPE_F64, 0, false));
     TRY(spin(l));
-    TRY(link_recv(l, &theirs, 1, DTYPE_F64, 0));
+    TRY(link_recv(l, &theirs, 1, DTYPE_F64, 0, false));
     TRY(spin(l));
     const double after = clock_ms(), half = (after - before) / 2;
     if (*error_ms >= 0 && half >= *error_ms) continue;

@@ -1,8 +1,10 @@
-/* link.c - the MPI behind link.h: handles, types, non-blocking starts, errors into text. */
-#include "comm/link.h"
+/* link_mpi.c - the MPI behind link.h: handles, types, non-blocking starts, errors into text.  The
+ * only place that calls MPI and knows its codes. */
+#include "comm/comm_state.h"
 
 #include "base/clock.h"
 #include "comm/pmpi_shim.h"
+#include "comm/view.h"
 
 #include <mpi.h>
 #include <inttypes.h>
@@ -11,14 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct link {
+struct mpi_link {
+  struct link base;
   MPI_Comm comm;
-  int rank, size;
   MPI_Request requests[LINK_MESSAGES];
   MPI_Status statuses[LINK_MESSAGES];
   int in_flight;
   int *counts, *at, *own_counts, *own_at; /* of the v-forms; they must live as long as the call */
 };
+
+static struct mpi_link *own(struct link *l) { return (struct mpi_link *)l; }
+static MPI_Comm comm_of(const struct link *l) { return ((const struct mpi_link *)l)->comm; }
 
 static enum err failed(int code, const char *call)
 {
@@ -89,10 +94,12 @@ const char *link_library(void)
 #endif
 }
 
+static const struct link_calls calls;
+
 /* Takes over `comm`, also on failure. */
 static enum err wrap(MPI_Comm comm, struct link **out)
 {
-  struct link *l = calloc(1, sizeof *l);
+  struct mpi_link *l = calloc(1, sizeof *l);
   int size = 0;
   if (l != NULL) {
     MPI_Comm_size(comm, &size);
@@ -104,13 +111,14 @@ static enum err wrap(MPI_Comm comm, struct link **out)
     FAIL(ERR_MEMORY, "communicator of %d ranks: %zu bytes", size, sizeof *l + (size_t)size * 4 * sizeof(int));
   }
   l->comm = comm;
-  l->size = size;
-  MPI_Comm_rank(comm, &l->rank);
+  l->base.calls = &calls;
+  l->base.size = size;
+  MPI_Comm_rank(comm, &l->base.rank);
   l->at = l->counts + size;
   l->own_counts = l->at + size;
   l->own_at = l->own_counts + size;
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-  *out = l;
+  *out = &l->base;
   return ERR_OK;
 }
 
@@ -126,7 +134,7 @@ enum err link_world(struct link **out)
 enum err link_node(const struct link *world, struct link **out)
 {
   MPI_Comm comm;
-  MPI_TRY(MPI_Comm_split_type(world->comm, MPI_COMM_TYPE_SHARED, world->rank, MPI_INFO_NULL, &comm));
+  MPI_TRY(MPI_Comm_split_type(comm_of(world), MPI_COMM_TYPE_SHARED, link_rank(world), MPI_INFO_NULL, &comm));
   TRY(wrap(comm, out));
   pmpi_ignore((int)MPI_Comm_c2f(comm));
   return ERR_OK;
@@ -136,9 +144,9 @@ enum err link_create(const struct link *world, const int *ranks, int n, struct l
 {
   MPI_Group all, some;
   MPI_Comm comm;
-  MPI_TRY(MPI_Comm_group(world->comm, &all));
+  MPI_TRY(MPI_Comm_group(comm_of(world), &all));
   MPI_TRY(MPI_Group_incl(all, n, ranks, &some));
-  const int code = MPI_Comm_create_group(world->comm, some, 0, &comm);
+  const int code = MPI_Comm_create_group(comm_of(world), some, 0, &comm);
   MPI_Group_free(&some);
   MPI_Group_free(&all);
   if (code != MPI_SUCCESS) return failed(code, "MPI_Comm_create_group");
@@ -146,21 +154,19 @@ enum err link_create(const struct link *world, const int *ranks, int n, struct l
   return ERR_OK;
 }
 
-void link_destroy(struct link *l)
+static void destroy(struct link *link)
 {
-  if (l == NULL) return;
+  struct mpi_link *l = own(link);
   MPI_Comm_free(&l->comm);
   free(l->counts);
   free(l);
 }
 
-int link_rank(const struct link *l) { return l->rank; }
-int link_size(const struct link *l) { return l->size; }
-
 /* --- progress ------------------------------------------------------------ */
 
-enum err link_test(struct link *l, bool *done)
+static enum err test(struct link *link, bool *done)
 {
+  struct mpi_link *l = own(link);
   int flag = 0, code = MPI_Testall(l->in_flight, l->requests, &flag, l->statuses);
   for (int i = 0; i < l->in_flight && code == MPI_ERR_IN_STATUS; i++)
     if (l->statuses[i].MPI_ERROR != MPI_SUCCESS && l->statuses[i].MPI_ERROR != MPI_ERR_PENDING) code = l->statuses[i].MPI_ERROR;
@@ -186,7 +192,7 @@ enum err link_wait(struct link *l)
   }
 }
 
-static MPI_Request *next_request(struct link *l)
+static MPI_Request *next_request(struct mpi_link *l)
 {
   BUG_IF(l->in_flight == LINK_MESSAGES);
   return &l->requests[l->in_flight++];
@@ -205,57 +211,56 @@ static MPI_Request *next_request(struct link *l)
 
 /* --- collectives ---------------------------------------------------------- */
 
-enum err link_allreduce(struct link *l, void *at, int64_t count, enum dtype type, enum comm_op op)
+static enum err allreduce(struct link *link, void *at, int64_t count, enum dtype type, enum comm_op op)
 {
+  struct mpi_link *l = own(link);
   START(l, MPI_Iallreduce(MPI_IN_PLACE, at, as_int(count), mpi_type(type), mpi_op(op), l->comm, request));
   return ERR_OK;
 }
 
-enum err link_reduce_scatter(struct link *l, const void *send, void *recv, int64_t count, enum dtype type, enum comm_op op)
+static enum err reduce_scatter(struct link *link, const void *send, void *recv, int64_t count, enum dtype type, enum comm_op op)
 {
+  struct mpi_link *l = own(link);
   START(l, MPI_Ireduce_scatter_block(send, recv, as_int(count), mpi_type(type), mpi_op(op), l->comm, request));
   return ERR_OK;
 }
 
-enum err link_allgather(struct link *l, const void *send, void *recv, int64_t count, enum dtype type)
+static enum err allgather(struct link *link, const void *send, void *recv, int64_t count, enum dtype type)
 {
+  struct mpi_link *l = own(link);
   const void *from = send ? send : MPI_IN_PLACE;
   START(l, MPI_Iallgather(from, as_int(count), mpi_type(type), recv, as_int(count), mpi_type(type), l->comm, request));
   return ERR_OK;
 }
 
-enum err link_broadcast(struct link *l, void *at, int64_t count, enum dtype type, int root)
+static enum err broadcast(struct link *link, void *at, int64_t count, enum dtype type, int root)
 {
+  struct mpi_link *l = own(link);
   START(l, MPI_Ibcast(at, as_int(count), mpi_type(type), root, l->comm, request));
   return ERR_OK;
 }
 
-enum err link_gather(struct link *l, const void *send, void *recv, int64_t count, enum dtype type, int root)
+enum err link_gather(struct link *link, const void *send, void *recv, int64_t count, enum dtype type, int root)
 {
+  struct mpi_link *l = own(link);
   START(l, MPI_Igather(send, as_int(count), mpi_type(type), recv, as_int(count), mpi_type(type), root, l->comm, request));
   return ERR_OK;
 }
 
-enum err link_barrier(struct link *l)
+static enum err barrier(struct link *link)
 {
+  struct mpi_link *l = own(link);
   START(l, MPI_Ibarrier(l->comm, request));
   return ERR_OK;
 }
 
-void link_share(int64_t total, int n, int i, int64_t *first, int64_t *count)
-{
-  const int64_t each = total / n, longer = total % n;
-  *count = each + (i < longer);
-  *first = each * i + (i < longer ? i : longer);
-}
-
-static void set_shares(struct link *l, int64_t total)
+static void set_shares(struct mpi_link *l, int64_t total)
 {
   int64_t own_first, own;
-  link_share(total, l->size, l->rank, &own_first, &own);
-  for (int i = 0; i < l->size; i++) {
+  link_share(total, l->base.size, l->base.rank, &own_first, &own);
+  for (int i = 0; i < l->base.size; i++) {
     int64_t first, count;
-    link_share(total, l->size, i, &first, &count);
+    link_share(total, l->base.size, i, &first, &count);
     l->counts[i] = as_int(count);
     l->at[i] = as_int(first);
     l->own_counts[i] = as_int(own);
@@ -263,25 +268,28 @@ static void set_shares(struct link *l, int64_t total)
   }
 }
 
-enum err link_exchange_shares(struct link *l, const void *send, int64_t total, void *recv, enum dtype type)
+static enum err exchange_shares(struct link *link, const void *send, int64_t total, void *recv, enum dtype type)
 {
+  struct mpi_link *l = own(link);
   set_shares(l, total);
   START(l, MPI_Ialltoallv(send, l->counts, l->at, mpi_type(type), recv, l->own_counts, l->own_at, mpi_type(type), l->comm,
                           request));
   return ERR_OK;
 }
 
-enum err link_gather_shares(struct link *l, const void *send, void *recv, int64_t total, enum dtype type)
+static enum err gather_shares(struct link *link, const void *send, void *recv, int64_t total, enum dtype type)
 {
+  struct mpi_link *l = own(link);
   set_shares(l, total);
-  START(l, MPI_Iallgatherv(send, l->counts[l->rank], mpi_type(type), recv, l->counts, l->at, mpi_type(type), l->comm,
+  START(l, MPI_Iallgatherv(send, l->counts[l->base.rank], mpi_type(type), recv, l->counts, l->at, mpi_type(type), l->comm,
                            request));
   return ERR_OK;
 }
 
-enum err link_exchange_parts(struct link *l, const void *send, int64_t count, int64_t stride, void *recv, enum dtype type)
+static enum err exchange_parts(struct link *link, const void *send, int64_t count, int64_t stride, void *recv, enum dtype type)
 {
-  for (int i = 0; i < l->size; i++) {
+  struct mpi_link *l = own(link);
+  for (int i = 0; i < l->base.size; i++) {
     l->counts[i] = l->own_counts[i] = as_int(count);
     l->at[i] = as_int(stride * i);
     l->own_at[i] = as_int(count * i);
@@ -293,8 +301,9 @@ enum err link_exchange_parts(struct link *l, const void *send, int64_t count, in
 
 /* --- messages -------------------------------------------------------------- */
 
-enum err link_send(struct link *l, const void *at, int64_t count, enum dtype type, int to, bool synchronous)
+static enum err send(struct link *link, const void *at, int64_t count, enum dtype type, int to, bool synchronous)
 {
+  struct mpi_link *l = own(link);
   if (synchronous)
     START(l, MPI_Issend(at, as_int(count), mpi_type(type), to, 0, l->comm, request));
   else
@@ -302,8 +311,69 @@ enum err link_send(struct link *l, const void *at, int64_t count, enum dtype typ
   return ERR_OK;
 }
 
-enum err link_recv(struct link *l, void *at, int64_t count, enum dtype type, int from)
+static enum err recv(struct link *link, void *at, int64_t count, enum dtype type, int from, bool synchronous)
 {
+  struct mpi_link *l = own(link);
+  (void)synchronous; /* the send that waits is MPI's own */
   START(l, MPI_Irecv(at, as_int(count), mpi_type(type), from, 0, l->comm, request));
   return ERR_OK;
 }
+
+/* --- memory of the host, and marks ------------------------------------------ */
+
+static enum err pack(struct link *l, const struct tensor *t, int64_t first, int64_t count, void *at)
+{
+  (void)l;
+  view_pack(t, first, count, at);
+  return ERR_OK;
+}
+
+static enum err unpack(struct link *l, const struct tensor *t, int64_t first, int64_t count, const void *at)
+{
+  (void)l;
+  view_unpack(t, first, count, at);
+  return ERR_OK;
+}
+
+static enum err reduce(struct link *l, void *parts, int n, int64_t count, enum dtype type, enum comm_op op)
+{
+  (void)l;
+  view_reduce(parts, n, count, type, op);
+  return ERR_OK;
+}
+
+static enum err copy(struct link *l, const struct tensor *to, const struct tensor *from)
+{
+  (void)l;
+  for (int64_t row = 0; row < from->rows; row++)
+    memmove(tensor_row(to, row), tensor_row(from, row), (size_t)from->cols * dtype_bytes(from->type));
+  return ERR_OK;
+}
+
+static enum err flip(struct link *l, void *byte, unsigned char bits)
+{
+  (void)l;
+  *(unsigned char *)byte ^= bits;
+  return ERR_OK;
+}
+
+static enum err started(struct link *l, const struct link_mark *m)
+{
+  (void)l;
+  trace_started(m->comm, m->op, m->sequence, m->step);
+  return ERR_OK;
+}
+
+static enum err done(struct link *l, const struct link_mark *m)
+{
+  (void)l;
+  trace_done(m->comm, m->sequence);
+  return ERR_OK;
+}
+
+static const struct link_calls calls = {
+  .destroy = destroy, .test = test, .started = started, .done = done, .allreduce = allreduce,
+  .reduce_scatter = reduce_scatter, .allgather = allgather, .broadcast = broadcast, .barrier = barrier,
+  .exchange_shares = exchange_shares, .gather_shares = gather_shares, .exchange_parts = exchange_parts,
+  .send = send, .recv = recv, .pack = pack, .unpack = unpack, .reduce = reduce, .copy = copy, .flip = flip,
+};

@@ -165,10 +165,10 @@ static inline bool vector_aligned(const struct tensor *t)
 /* --- data errors ----------------------------------------------------------------------------------- */
 
 /* A value in the data that cannot be: the work fails with ERR_NUMERIC at the next synchronisation.
- * `report` is at->report and `format` a host literal with up to three %lld, both passed to the kernel;
+ * `report` is at->report and `format` a host literal with up to four %lld, both passed to the kernel;
  * the kernel goes on without using the value.  Of several threads one is heard. */
-#define REPORT(report, format, a, b, c) \
-  report_write((report), (format), (long long)(a), (long long)(b), (long long)(c))
+#define REPORT(report, format, a, b, c, d) \
+  report_write((report), (format), (long long)(a), (long long)(b), (long long)(c), (long long)(d))
 static __device__ __forceinline__ void report_write(struct dev_cuda_report *report, const char *format, long long a,
                                                     long long b, long long c)
 {

@@ -170,12 +170,13 @@ static inline bool vector_aligned(const struct tensor *t)
 #define REPORT(report, format, a, b, c, d) \
   report_write((report), (format), (long long)(a), (long long)(b), (long long)(c), (long long)(d))
 static __device__ __forceinline__ void report_write(struct dev_cuda_report *report, const char *format, long long a,
-                                                    long long b, long long c)
+                                                    long long b, long long c, long long d)
 {
   if (atomicCAS(&report->claimed, 0u, 1u) != 0u) return;
   report->a = a;
   report->b = b;
   report->c = c;
+  report->d = d;
   report->format = format;
 }
 

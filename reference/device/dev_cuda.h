@@ -19,8 +19,8 @@ extern "C" {
  * work.  In host memory that the device writes; read when the piece is done. */
 struct dev_cuda_report {
   unsigned int claimed;
-  const char *format; /* a host literal with up to three %lld */
-  long long a, b, c;
+  const char *format; /* a host literal with up to four %lld */
+  long long a, b, c, d;
 };
 
 /* One a stream, as long as it lives. */

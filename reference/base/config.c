@@ -70,6 +70,9 @@ const struct opt run_options[] = {
   {"bucket",           OPT_INT,  AT(bucket),            "4194304",    "0..1099511627776",         "elements",  "of one gradient bucket; 0: one bucket"},
   {"overlap",          OPT_BOOL, AT(overlap),           "true",       "",                         "",          "reduce buckets while backward runs"},
   {"synchronous",      OPT_BOOL, AT(synchronous),       "false",      "",                         "",          "sends wait for their receiver"},
+  {"transport",        OPT_NAME, AT(transport),         "nccl",       "nccl|staged",              "",          "device cuda: ranks exchange by NCCL, or through the host's memory and MPI (correctness only)"},
+  {"nccl_algo",        OPT_NAME, AT(nccl_algo),         "auto",       "auto|ring|tree|nvls|nvlstree", "",      "device cuda, transport nccl: NCCL's algorithm; auto: its own choice"},
+  {"nccl_proto",       OPT_NAME, AT(nccl_proto),        "auto",       "auto|simple|ll|ll128",     "",          "device cuda, transport nccl: NCCL's protocol; auto: its own choice"},
 
   {"steps",            OPT_INT,  AT(steps),             "10",         "0..1000000000",            "updates",   "length of the run"},
   {"optimizer",        OPT_NAME, AT(optimizer),         "adamw",      "adamw|sgd",                "",          "update rule"},
@@ -211,6 +214,14 @@ static enum err finish_precision(const struct run_config *c)
   return ERR_OK;
 }
 
+static enum err finish_transport(const struct run_config *c)
+{
+  char name[CONFIG_NAME];
+  if (c->transport == TRANSPORT_STAGED && c->device != DEVICE_CUDA)
+    FAIL(ERR_CONFIG, "transport: staged is a way between GPUs, but device is %s; valid: nccl, which is not read there", name_of("device", c, name));
+  return ERR_OK;
+}
+
 static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
 
 /* Whole heads to each of n tensor ranks. */
@@ -343,6 +354,7 @@ enum err config_finish(struct run_config *c)
     FAIL(ERR_CONFIG, "name: '%s' is no file name; valid: not empty, no '/', no '.' in front", fresh.name);
   TRY(finish_model(&fresh));
   TRY(finish_precision(&fresh));
+  TRY(finish_transport(&fresh));
   TRY(finish_layout(&fresh));
   TRY(finish_training(&fresh));
   *c = fresh;

@@ -24,6 +24,7 @@ enum lr_schedule { LR_CONSTANT, LR_COSINE };
 enum batch_policy { POLICY_PADDED, POLICY_CHUNKED };
 enum reduce_mode { REDUCE_FAST, REDUCE_ORDERED };
 enum reduce_each { REDUCE_STEP, REDUCE_MICROBATCH };
+enum transport { TRANSPORT_NCCL, TRANSPORT_STAGED };
 enum dump { DUMP_NONE, DUMP_GRADIENTS, DUMP_ALL };
 /* Which coordinate of a rank varies fastest, which next, which last. */
 enum mesh_order {
@@ -66,6 +67,8 @@ struct run_config {
   int64_t reduce, reduce_each;
   int64_t bucket;           /* elements of one gradient bucket; 0: one bucket        */
   bool overlap, synchronous;
+  int64_t transport;            /* device cuda: how ranks exchange                     */
+  int64_t nccl_algo, nccl_proto; /* of transport nccl; 0: NCCL's own choice            */
 
   int64_t steps, optimizer, lr_schedule, lr_warmup, lr_decay;
   double lr, lr_min, beta1, beta2, eps, weight_decay, clip, dropout;

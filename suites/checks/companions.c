@@ -43,6 +43,9 @@ static struct run_config serial(const struct run_config *c)
   s.bucket = defaults.bucket;
   s.overlap = defaults.overlap;
   s.synchronous = defaults.synchronous;
+  s.transport = defaults.transport;
+  s.nccl_algo = defaults.nccl_algo;
+  s.nccl_proto = defaults.nccl_proto;
   s.dump = DUMP_GRADIENTS;
   s.trace_time = defaults.trace_time;
   s.communicate = true;

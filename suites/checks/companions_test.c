@@ -46,6 +46,8 @@ static void layouts_buckets_and_faults_share_one_truth(void)
   b.reduce = REDUCE_ORDERED;
   b.reduce_each = REDUCE_MICROBATCH;
   b.synchronous = true;
+  b.transport = TRANSPORT_STAGED;
+  b.nccl_algo = b.nccl_proto = 1;
   b.threads = 2;
   b.device = 1;
   b.lazy_seed = 9;

@@ -12,7 +12,7 @@
 #ifdef __CUDACC__
 #define BF16_INLINE static __host__ __device__ inline
 #else
-#define BF16_INLINE static inline
+#define BF16_INLINE static inline __attribute__((always_inline))
 #endif
 
 BF16_INLINE float bf16_widen(uint16_t x)

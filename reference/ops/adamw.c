@@ -28,16 +28,16 @@ static void round_span(const struct update_args *u, struct span p)
 }
 
 #define KERNELS "ops/adamw_cpu.h"
-#include "ops/each_type.h"
+#include "ops/each_state_type.h"
 
-OP_KERNELS(op_adamw);
-OP_KERNELS(op_sgd);
+OP_STATE_KERNELS(op_adamw);
+OP_STATE_KERNELS(op_sgd);
 
 static const struct tensor no_tensor;
 
 static enum err expect_weights(const struct tensor *w, const struct tensor *rounded)
 {
-  TRY(op_expect_real("w", w));
+  TRY(op_expect_state("w", w));
   if (rounded == NULL) return ERR_OK;
   TRY(tensor_expect_type("w, which is to be rounded to bfloat16,", w, DTYPE_F32));
   return op_expect("rounded", rounded, DTYPE_BF16, w->rows, w->cols);

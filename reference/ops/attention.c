@@ -20,6 +20,10 @@
 #include "ops/op_submit.h"
 #include "ops/vector.h"
 
+#include "base/bf16.h"
+
+#include <stdlib.h>
+
 enum { QUERIES = 64, KEYS = 256 };
 
 /* Ids of 0 and above never decrease: then those equal to an id are one run, padding aside. */
@@ -58,6 +62,74 @@ static struct seen docs_seen(const int32_t *docs, int64_t t, int64_t k0, int64_t
 }
 
 #define KERNELS "ops/attention_cpu.h"
+#include "ops/each_state_type.h"
+
+static enum err head_at_f32(const struct attention_args *a, int64_t i, bool backward)
+{
+  const struct head_f32 x = head_of_f32(a, i);
+  return head_run_f32(&x, backward);
+}
+static enum err head_at_f64(const struct attention_args *a, int64_t i, bool backward)
+{
+  const struct head_f64 x = head_of_f64(a, i);
+  return head_run_f64(&x, backward);
+}
+
+CLONES static void widen_row(float *wide, const uint16_t *x, int64_t n)
+{
+  SIMD for (int64_t i = 0; i < n; i++) wide[i] = bf16_widen(x[i]);
+}
+CLONES static void round_row(uint16_t *x, const float *wide, int64_t n)
+{
+  SIMD for (int64_t i = 0; i < n; i++) x[i] = bf16_round(wide[i]);
+}
+
+/* bf16: a head widened whole, computed in float32, its results rounded once.  A row of `room` is
+ * q k v o, and do dq dk dv in a backward, D each. */
+static enum err head_at_bf16(const struct attention_args *a, int64_t i, bool backward)
+{
+  const int64_t T = a->docs.cols, C = a->o.cols, D = C / a->heads, b = i / a->heads, h = i % a->heads;
+  const int64_t row = (backward ? 8 : 4) * D;
+  float *room = malloc((size_t)(T * row) * sizeof *room);
+  if (room == NULL) FAIL(ERR_MEMORY, "attention: a head of [%" PRId64 ", %" PRId64 "] in float32", T, D);
+  const struct head_f32 x = {.q = room,
+                             .k = room + D,
+                             .v = room + 2 * D,
+                             .o = room + 3 * D,
+                             .out = room + 3 * D,
+                             .d_o = room + 4 * D,
+                             .dq = room + 5 * D,
+                             .dk = room + 6 * D,
+                             .dv = room + 7 * D,
+                             .stride = row,
+                             .o_stride = row,
+                             .do_stride = row,
+                             .d_stride = row,
+                             .lse = (float *)tensor_row(&a->lse, b * T) + h,
+                             .lse_stride = a->lse.stride,
+                             .docs = (const int32_t *)tensor_row(&a->docs, b),
+                             .T = T,
+                             .D = D,
+                             .ordered = docs_ordered((const int32_t *)tensor_row(&a->docs, b), T),
+                             .scale = (float)(1.0 / sqrt((double)D))};
+  for (int64_t t = 0; t < T; t++) {
+    const uint16_t *qkv = (const uint16_t *)tensor_row(&a->qkv, b * T + t) + h * D;
+    for (int part = 0; part < 3; part++) widen_row(room + t * row + part * D, qkv + part * C, D);
+    if (!backward) continue;
+    widen_row(room + t * row + 3 * D, (const uint16_t *)tensor_row(&a->o, b * T + t) + h * D, D);
+    widen_row(room + t * row + 4 * D, (const uint16_t *)tensor_row(&a->d_o, b * T + t) + h * D, D);
+  }
+  const enum err err = head_run_f32(&x, backward);
+  for (int64_t t = 0; t < T && err == ERR_OK; t++) {
+    if (!backward) round_row((uint16_t *)tensor_row(&a->o, b * T + t) + h * D, room + t * row + 3 * D, D);
+    for (int part = 0; part < 3 && backward; part++)
+      round_row((uint16_t *)tensor_row(&a->dqkv, b * T + t) + h * D + part * C, room + t * row + (5 + part) * D, D);
+  }
+  free(room);
+  return err ? err_trace(err, __FILE__, __LINE__) : ERR_OK;
+}
+
+#define KERNELS "ops/attention_heads_cpu.h"
 #include "ops/each_type.h"
 
 OP_KERNELS(op_attention_fwd);
@@ -70,7 +142,7 @@ static enum err expect_shapes(const struct tensor *o, const struct tensor *lse, 
   const int64_t C = qkv->cols / 3;
   if (heads < 1 || qkv->cols % 3 != 0 || C % heads != 0 || C == 0)
     FAIL(ERR_ARG, "qkv has %" PRId64 " columns, expected 3 * heads * D for %d heads", qkv->cols, heads);
-  TRY(OP_EXPECT({"o", o, qkv->type, qkv->rows, C}, {"lse", lse, qkv->type, qkv->rows, heads}));
+  TRY(OP_EXPECT({"o", o, qkv->type, qkv->rows, C}, {"lse", lse, op_state_type(qkv->type), qkv->rows, heads}));
   return op_expect_tokens("docs", docs, qkv->rows);
 }
 

@@ -1,4 +1,4 @@
-/* attention_cpu.h - kernels of attention.c for one element type. */
+/* attention_cpu.h - one head of attention.c for one type to compute with. */
 
 /* One (sequence, head): rows 0 .. T of its columns.  q, k, v, dq, dk, dv lie in rows of `stride`. */
 struct OP(head) {
@@ -156,34 +156,15 @@ static enum err OP(queries_bwd)(const struct OP(head) *x, int64_t q0, int64_t q1
   return ERR_OK;
 }
 
-static enum err OP(head_run)(const struct attention_args *a, int64_t i, bool backward)
+static enum err OP(head_run)(const struct OP(head) *x, bool backward)
 {
-  const struct OP(head) x = OP(head_of)(a, i);
-  for (int64_t t = 0; backward && t < x.T; t++) {
-    memset(x.dk + t * x.d_stride, 0, (size_t)x.D * sizeof(REAL));
-    memset(x.dv + t * x.d_stride, 0, (size_t)x.D * sizeof(REAL));
+  for (int64_t t = 0; backward && t < x->T; t++) {
+    memset(x->dk + t * x->d_stride, 0, (size_t)x->D * sizeof(REAL));
+    memset(x->dv + t * x->d_stride, 0, (size_t)x->D * sizeof(REAL));
   }
-  for (int64_t q0 = 0; q0 < x.T; q0 += QUERIES) {
-    const int64_t q1 = q0 + QUERIES < x.T ? q0 + QUERIES : x.T;
-    TRY(backward ? OP(queries_bwd)(&x, q0, q1) : OP(queries_fwd)(&x, q0, q1));
+  for (int64_t q0 = 0; q0 < x->T; q0 += QUERIES) {
+    const int64_t q1 = q0 + QUERIES < x->T ? q0 + QUERIES : x->T;
+    TRY(backward ? OP(queries_bwd)(x, q0, q1) : OP(queries_fwd)(x, q0, q1));
   }
   return ERR_OK;
 }
-
-static enum err OP(heads_run)(const struct attention_args *a, bool backward)
-{
-  struct err_saved saved = {.code = ERR_OK};
-  const int64_t n = a->docs.rows * a->heads;
-#pragma omp parallel for schedule(static) if (n > 1 && tensor_count(&a->qkv) >= PARALLEL_FROM)
-  for (int64_t i = 0; i < n; i++) {
-    const enum err err = OP(head_run)(a, i, backward);
-    if (err != ERR_OK) {
-#pragma omp critical(attention_error)
-      err_save(&saved, err);
-    }
-  }
-  return saved.code == ERR_OK ? ERR_OK : err_restore(&saved);
-}
-
-static enum err OP(op_attention_fwd)(void *args) { return OP(heads_run)(args, false); }
-static enum err OP(op_attention_bwd)(void *args) { return OP(heads_run)(args, true); }

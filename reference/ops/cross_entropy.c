@@ -35,10 +35,13 @@ static int64_t target_column(const struct cross_entropy_args *a, int64_t n)
 #define KERNELS "ops/cross_entropy_cpu.h"
 #include "ops/each_type.h"
 
+#define KERNELS "ops/cross_entropy_join_cpu.h"
+#include "ops/each_state_type.h"
+
 OP_KERNELS(op_cross_entropy_fwd);
 OP_KERNELS(op_cross_entropy_max);
 OP_KERNELS(op_cross_entropy_sums);
-OP_KERNELS(op_cross_entropy_join);
+OP_STATE_KERNELS(op_cross_entropy_join);
 OP_KERNELS(op_cross_entropy_bwd);
 
 enum err op_cross_entropy_fwd(struct dev_stream *s, const struct tensor *losses, const struct tensor *lse,
@@ -46,7 +49,7 @@ enum err op_cross_entropy_fwd(struct dev_stream *s, const struct tensor *losses,
 {
   TRY(op_expect_real("logits", logits));
   if (logits->cols < 1) FAIL(ERR_ARG, "logits has no columns");
-  TRY(OP_EXPECT({"losses", losses, DTYPE_F64, logits->rows, 1}, {"lse", lse, logits->type, logits->rows, 1}));
+  TRY(OP_EXPECT({"losses", losses, DTYPE_F64, logits->rows, 1}, {"lse", lse, op_state_type(logits->type), logits->rows, 1}));
   TRY(op_expect_tokens("targets", targets, logits->rows));
   const struct cross_entropy_args args = {.logits = *logits, .targets = *targets, .lse = *lse, .losses = *losses};
   return OP_SUBMIT(s, &op_cross_entropy_fwd_kernels[logits->type], args, {losses, OP_WRITE}, {lse, OP_WRITE},
@@ -87,7 +90,7 @@ enum err op_cross_entropy_join(struct dev_stream *s, const struct tensor *losses
                                const struct tensor *max, const struct tensor *sums, const struct tensor *targets,
                                int64_t vocab)
 {
-  TRY(op_expect_real("lse", lse));
+  TRY(op_expect_state("lse", lse));
   TRY(OP_EXPECT({"lse", lse, lse->type, -1, 1}, {"losses", losses, DTYPE_F64, lse->rows, 1},
                 {"max", max, DTYPE_F64, lse->rows, 1}, {"sums", sums, DTYPE_F64, lse->rows, 2}));
   TRY(op_expect_tokens("targets", targets, lse->rows));
@@ -104,7 +107,7 @@ enum err op_cross_entropy_bwd(struct dev_stream *s, const struct tensor *dlogits
 {
   TRY(expect_part(logits, first, valid));
   TRY(OP_EXPECT({"dlogits", dlogits, logits->type, logits->rows, logits->cols},
-                {"lse", lse, logits->type, logits->rows, 1}));
+                {"lse", lse, op_state_type(logits->type), logits->rows, 1}));
   TRY(op_expect_tokens("targets", targets, logits->rows));
   TRY(op_expect("scale", scale, DTYPE_F64, 1, 1));
   const struct cross_entropy_args args = {.dlogits = *dlogits,

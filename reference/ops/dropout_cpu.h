@@ -1,10 +1,10 @@
 /* dropout_cpu.h - kernels of dropout.c for one element type. */
 
 /* y may be x: an element is read before it is written. */
-CLONES static void OP(drop_piece)(REAL *y, const REAL *x, const uint32_t *words, uint32_t threshold, REAL scale,
+CLONES static void OP(drop_piece)(X *y, const X *x, const uint32_t *words, uint32_t threshold, REAL scale,
                                   int64_t n)
 {
-  SIMD for (int64_t i = 0; i < n; i++) y[i] = words[i] >= threshold ? x[i] * scale : 0;
+  SIMD for (int64_t i = 0; i < n; i++) y[i] = STORE(words[i] >= threshold ? LOAD(x[i]) * scale : 0);
 }
 
 static enum err OP(op_dropout)(void *args)
@@ -17,8 +17,8 @@ static enum err OP(op_dropout)(void *args)
   for (int64_t n = 0; n < d->x.rows; n++) {
     const int64_t global = d->row0 + n, sample = *(const int32_t *)tensor_row(&d->samples, global / d->T);
     const uint64_t row = (uint64_t)(sample * d->positions_max + global % d->T) * (uint64_t)C;
-    REAL *y = (REAL *)tensor_row(&d->y, n);
-    const REAL *x = (const REAL *)tensor_row(&d->x, n);
+    X *y = (X *)tensor_row(&d->y, n);
+    const X *x = (const X *)tensor_row(&d->x, n);
     for (int64_t c = 0; c < C; c += PIECE) {
       const int64_t count = piece_size(C - c);
       const uint64_t word = row + (uint64_t)c, skip = word % 4;

@@ -3,7 +3,12 @@
 #include "ops/op_submit.h"
 #include "ops/vector.h"
 
+#include "base/bf16.h"
 #include "base/fault.h"
+
+static inline float rounded_f32(double x) { return (float)x; }
+static inline double rounded_f64(double x) { return x; }
+static inline uint16_t rounded_bf16(double x) { return bf16_round_f64(x); }
 
 #define KERNELS "ops/elementwise_cpu.h"
 #include "ops/each_type.h"
@@ -34,35 +39,38 @@ static enum err copy_same(void *args)
   return ERR_OK;
 }
 
-static enum err copy_narrow(void *args)
+/* Elements [0, n) from one type to another by way of float64, which holds all of them: rounded once. */
+CLONES static void convert_piece(void *y, enum dtype to, const void *x, enum dtype from, int64_t n)
 {
-  const struct elementwise_args *a = args;
-  for (int64_t r = 0; r < a->y.rows; r++) {
-    float *y = (float *)copy_row(&a->y, r);
-    const double *x = (const double *)copy_row(&a->x, r);
-    SIMD for (int64_t c = 0; c < a->y.cols; c++) y[c] = (float)x[c];
-  }
-  return ERR_OK;
+  double wide[PIECE];
+  if (from == DTYPE_F64) memcpy(wide, x, (size_t)n * sizeof *wide);
+  if (from == DTYPE_F32) SIMD for (int64_t i = 0; i < n; i++) wide[i] = ((const float *)x)[i];
+  if (from == DTYPE_BF16) SIMD for (int64_t i = 0; i < n; i++) wide[i] = bf16_widen(((const uint16_t *)x)[i]);
+  if (to == DTYPE_F64) memcpy(y, wide, (size_t)n * sizeof *wide);
+  if (to == DTYPE_F32) SIMD for (int64_t i = 0; i < n; i++)((float *)y)[i] = (float)wide[i];
+  if (to == DTYPE_BF16) SIMD for (int64_t i = 0; i < n; i++)((uint16_t *)y)[i] = bf16_round_f64(wide[i]);
 }
 
-static enum err copy_widen(void *args)
+static enum err copy_convert(void *args)
 {
   const struct elementwise_args *a = args;
-  for (int64_t r = 0; r < a->y.rows; r++) {
-    double *y = (double *)copy_row(&a->y, r);
-    const float *x = (const float *)copy_row(&a->x, r);
-    SIMD for (int64_t c = 0; c < a->y.cols; c++) y[c] = x[c];
+  const size_t to = dtype_bytes(a->y.type), from = dtype_bytes(a->x.type);
+  const int64_t pieces = span_pieces(a->y.rows, a->y.cols);
+#pragma omp parallel for schedule(static) if (tensor_count(&a->y) >= PARALLEL_FROM)
+  for (int64_t k = 0; k < pieces; k++) {
+    const struct span p = span_at(k, a->y.cols);
+    char *y = copy_row(&a->y, p.row) + (size_t)p.col * to;
+    const char *x = copy_row(&a->x, p.row) + (size_t)p.col * from;
+    for (int64_t c = 0; c < p.count; c += PIECE)
+      convert_piece(y + (size_t)c * to, a->y.type, x + (size_t)c * from, a->x.type, piece_size(p.count - c));
   }
   return ERR_OK;
 }
 
 OP_CUDA_KERNEL(op_copy_cuda); /* whatever the types */
-static const struct dev_kernel copy_same_kernel = {
-    .name = "op_copy", .run = copy_same, .cuda = OP_CUDA(op_copy_cuda)};
-static const struct dev_kernel copy_narrow_kernel = {
-    .name = "op_copy", .run = copy_narrow, .cuda = OP_CUDA(op_copy_cuda)};
-static const struct dev_kernel copy_widen_kernel = {
-    .name = "op_copy", .run = copy_widen, .cuda = OP_CUDA(op_copy_cuda)};
+static const struct dev_kernel copy_same_kernel = {.name = "op_copy", .run = copy_same, .cuda = OP_CUDA(op_copy_cuda)};
+static const struct dev_kernel copy_convert_kernel = {
+    .name = "op_copy", .run = copy_convert, .cuda = OP_CUDA(op_copy_cuda)};
 
 enum err op_fill(struct dev_stream *s, const struct tensor *y, double value)
 {
@@ -76,16 +84,10 @@ enum err op_copy(struct dev_stream *s, const struct tensor *y, const struct tens
   TRY(tensor_expect("y", y, -1, -1));
   TRY(tensor_expect("x", x, y->rows, y->cols));
   const struct elementwise_args args = {.y = *y, .x = *x};
-  const struct dev_kernel *kernel;
-  if (y->type == x->type)
-    kernel = &copy_same_kernel;
-  else if (y->type == DTYPE_F32 && x->type == DTYPE_F64)
-    kernel = &copy_narrow_kernel;
-  else if (y->type == DTYPE_F64 && x->type == DTYPE_F32)
-    kernel = &copy_widen_kernel;
-  else
-    FAIL(ERR_ARG, "y is %s and x %s: a copy converts between float32 and float64 only", dtype_name(y->type),
+  if (y->type != x->type && (!op_is_real(y->type) || !op_is_real(x->type)))
+    FAIL(ERR_ARG, "y is %s and x %s: a copy converts between float64, float32 and bfloat16 only", dtype_name(y->type),
          dtype_name(x->type));
+  const struct dev_kernel *kernel = y->type == x->type ? &copy_same_kernel : &copy_convert_kernel;
   return OP_SUBMIT(s, kernel, args, {y, OP_WRITE}, {x, OP_READ});
 }
 
@@ -109,7 +111,7 @@ enum err op_scale(struct dev_stream *s, const struct tensor *y, const struct ten
 {
   TRY(op_expect_real("y", y));
   TRY(OP_EXPECT({"x", x, y->type, y->rows, y->cols},
-                {"factor", factor, factor->type == DTYPE_F64 ? DTYPE_F64 : y->type, 1, 1}));
+                {"factor", factor, factor->type == DTYPE_F64 ? DTYPE_F64 : op_state_type(y->type), 1, 1}));
   const struct elementwise_args args = {.y = *y, .x = *x, .b = *factor};
   return OP_SUBMIT(s, &op_scale_kernels[y->type], args, {y, OP_WRITE}, {x, OP_READ}, {factor, OP_READ});
 }

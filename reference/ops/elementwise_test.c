@@ -97,7 +97,8 @@ static void copies_between_other_types_are_refused(void)
   for (int a = 0; a < DTYPE_COUNT; a++)
     for (int b = 0; b < DTYPE_COUNT; b++) {
       const struct tensor y = tensor_at(room, (enum dtype)a, 1, 1), x = tensor_at(room + 2, (enum dtype)b, 1, 1);
-      const bool real = (a == DTYPE_F32 || a == DTYPE_F64) && (b == DTYPE_F32 || b == DTYPE_F64);
+      const bool real = (a == DTYPE_F32 || a == DTYPE_F64 || a == DTYPE_BF16) &&
+                        (b == DTYPE_F32 || b == DTYPE_F64 || b == DTYPE_BF16);
       CHECK_ERR(op_copy(g.compute, &y, &x), a == b || real ? ERR_OK : ERR_ARG);
     }
   const struct tensor words = tensor_at(room, DTYPE_I32, 1, 1);

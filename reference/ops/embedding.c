@@ -42,24 +42,24 @@ OP_KERNELS(op_embedding_bwd_w);
 OP_KERNELS(op_position_fwd);
 OP_KERNELS(op_position_bwd_w);
 
-static enum err token_args(const char *y_name, const struct tensor *y, const char *table_name,
+static enum err token_args(const char *y_name, const struct tensor *y, const char *table_name, enum dtype type,
                            const struct tensor *table, const struct tensor *tokens, int64_t first, int64_t vocab,
                            struct embedding_args *out)
 {
   TRY(op_expect_real(y_name, y));
-  TRY(op_expect(table_name, table, y->type, -1, y->cols));
+  TRY(op_expect(table_name, table, type, -1, y->cols));
   TRY(op_expect_tokens("tokens", tokens, y->rows));
   if (first < 0 || vocab < 1) FAIL(ERR_ARG, "rows from %" PRId64 " of a vocabulary of %" PRId64, first, vocab);
   *out = (struct embedding_args){.y = *y, .table = *table, .ids = *tokens, .first = first, .limit = vocab};
   return ERR_OK;
 }
 
-static enum err position_args(const char *y_name, const struct tensor *y, const char *table_name,
+static enum err position_args(const char *y_name, const struct tensor *y, const char *table_name, enum dtype type,
                               const struct tensor *table, const struct tensor *positions, int64_t row0,
                               struct embedding_args *out)
 {
   TRY(op_expect_real(y_name, y));
-  TRY(op_expect(table_name, table, y->type, -1, y->cols));
+  TRY(op_expect(table_name, table, type, -1, y->cols));
   TRY(op_expect("positions", positions, DTYPE_I32, -1, -1));
   if (row0 < 0 || row0 > tensor_count(positions) - y->rows)
     FAIL(ERR_ARG, "%s has the rows from %" PRId64 ", %" PRId64 " of them; positions has %" PRId64, y_name, row0,
@@ -72,7 +72,7 @@ enum err op_embedding_fwd(struct dev_stream *s, const struct tensor *y, const st
                           const struct tensor *tokens, int64_t first, int64_t vocab)
 {
   struct embedding_args args;
-  TRY(token_args("y", y, "wte", wte, tokens, first, vocab, &args));
+  TRY(token_args("y", y, "wte", y->type, wte, tokens, first, vocab, &args));
   return OP_SUBMIT(s, &op_embedding_fwd_kernels[y->type], args, {y, OP_WRITE}, {wte, OP_READ}, {tokens, OP_READ});
 }
 
@@ -80,7 +80,7 @@ enum err op_embedding_bwd_w(struct dev_stream *s, const struct tensor *dwte, con
                             const struct tensor *tokens, int64_t first, int64_t vocab)
 {
   struct embedding_args args;
-  TRY(token_args("dy", dy, "dwte", dwte, tokens, first, vocab, &args));
+  TRY(token_args("dy", dy, "dwte", op_state_type(dy->type), dwte, tokens, first, vocab, &args));
   return OP_SUBMIT(s, &op_embedding_bwd_w_kernels[dy->type], args, {dwte, OP_WRITE}, {dy, OP_READ}, {tokens, OP_READ});
 }
 
@@ -88,7 +88,7 @@ enum err op_position_fwd(struct dev_stream *s, const struct tensor *y, const str
                          const struct tensor *positions, int64_t row0)
 {
   struct embedding_args args;
-  TRY(position_args("y", y, "wpe", wpe, positions, row0, &args));
+  TRY(position_args("y", y, "wpe", y->type, wpe, positions, row0, &args));
   return OP_SUBMIT(s, &op_position_fwd_kernels[y->type], args, {y, OP_WRITE}, {wpe, OP_READ}, {positions, OP_READ});
 }
 
@@ -96,7 +96,7 @@ enum err op_position_bwd_w(struct dev_stream *s, const struct tensor *dwpe, cons
                            const struct tensor *positions, int64_t row0)
 {
   struct embedding_args args;
-  TRY(position_args("dy", dy, "dwpe", dwpe, positions, row0, &args));
+  TRY(position_args("dy", dy, "dwpe", op_state_type(dy->type), dwpe, positions, row0, &args));
   return OP_SUBMIT(s, &op_position_bwd_w_kernels[dy->type], args, {dwpe, OP_WRITE}, {dy, OP_READ},
                    {positions, OP_READ});
 }

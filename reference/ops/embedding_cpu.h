@@ -1,11 +1,18 @@
 /* embedding_cpu.h - kernels of embedding.c for one element type. */
 
-CLONES static void OP(add_row)(REAL *y, const REAL *x, int64_t n) { SIMD for (int64_t i = 0; i < n; i++) y[i] += x[i]; }
+CLONES static void OP(add_row)(X *y, const X *x, int64_t n)
+{
+  SIMD for (int64_t i = 0; i < n; i++) y[i] = STORE(LOAD(y[i]) + LOAD(x[i]));
+}
+CLONES static void OP(add_gradient)(REAL *dw, const X *dy, int64_t n)
+{
+  SIMD for (int64_t i = 0; i < n; i++) dw[i] += LOAD(dy[i]);
+}
 
 static enum err OP(op_embedding_fwd)(void *args)
 {
   const struct embedding_args *e = args;
-  const size_t bytes = (size_t)e->y.cols * sizeof(REAL);
+  const size_t bytes = (size_t)e->y.cols * sizeof(X);
   TRY(expect_ids("token", e));
 #pragma omp parallel for schedule(static) if (tensor_count(&e->y) >= PARALLEL_FROM)
   for (int64_t n = 0; n < e->y.rows; n++) {
@@ -24,7 +31,7 @@ static enum err OP(op_position_fwd)(void *args)
   TRY(expect_ids("position", e));
 #pragma omp parallel for schedule(static) if (tensor_count(&e->y) >= PARALLEL_FROM)
   for (int64_t n = 0; n < e->y.rows; n++)
-    OP(add_row)((REAL *)tensor_row(&e->y, n), (const REAL *)tensor_row(&e->table, row_for(e, n)), e->y.cols);
+    OP(add_row)((X *)tensor_row(&e->y, n), (const X *)tensor_row(&e->table, row_for(e, n)), e->y.cols);
   return ERR_OK;
 }
 
@@ -40,8 +47,8 @@ static void OP(scatter)(const struct embedding_args *e)
     for (int64_t i = 0; i < N; i++) {
       const int64_t n = i + turn < N ? i + turn : i + turn - N, row = row_for(e, n);
       if (row >= 0)
-        OP(add_row)
-        ((REAL *)tensor_row(&e->table, row) + first, (const REAL *)tensor_row(&e->y, n) + first, last - first);
+        OP(add_gradient)
+        ((REAL *)tensor_row(&e->table, row) + first, (const X *)tensor_row(&e->y, n) + first, last - first);
     }
   }
 }

@@ -3,22 +3,22 @@
 #define TWO_ROOT ((REAL)1.5957691216057308) /* 2 sqrt(2 / pi) */
 #define CUBE ((REAL)0.044715)
 
-CLONES static void OP(gelu_piece)(REAL *y, const REAL *x, int64_t n)
+CLONES static void OP(gelu_piece)(X *y, const X *x, int64_t n)
 {
   SIMD for (int64_t i = 0; i < n; i++)
   {
-    const REAL v = x[i], minus_2u = -TWO_ROOT * (v + CUBE * (v * v * v));
-    y[i] = v / (1 + OP(exp)(minus_2u));
+    const REAL v = LOAD(x[i]), minus_2u = -TWO_ROOT * (v + CUBE * (v * v * v));
+    y[i] = STORE(v / (1 + OP(exp)(minus_2u)));
   }
 }
 
-CLONES static void OP(gelu_slope_piece)(REAL *dx, const REAL *dy, const REAL *x, int64_t n)
+CLONES static void OP(gelu_slope_piece)(X *dx, const X *dy, const X *x, int64_t n)
 {
   SIMD for (int64_t i = 0; i < n; i++)
   {
-    const REAL v = x[i], minus_2u = -TWO_ROOT * (v + CUBE * (v * v * v));
+    const REAL v = LOAD(x[i]), minus_2u = -TWO_ROOT * (v + CUBE * (v * v * v));
     const REAL e = OP(exp)(minus_2u), s = 1 / (1 + e);
-    dx[i] = dy[i] * (s + v * s * (1 - s) * (TWO_ROOT * (1 + 3 * CUBE * (v * v))));
+    dx[i] = STORE(LOAD(dy[i]) * (s + v * s * (1 - s) * (TWO_ROOT * (1 + 3 * CUBE * (v * v)))));
   }
 }
 
@@ -29,7 +29,7 @@ static enum err OP(op_gelu_fwd)(void *args)
 #pragma omp parallel for schedule(static) if (tensor_count(&g->x) >= PARALLEL_FROM)
   for (int64_t k = 0; k < pieces; k++) {
     const struct span p = span_at(k, g->x.cols);
-    OP(gelu_piece)((REAL *)tensor_row(&g->y, p.row) + p.col, (const REAL *)tensor_row(&g->x, p.row) + p.col, p.count);
+    OP(gelu_piece)((X *)tensor_row(&g->y, p.row) + p.col, (const X *)tensor_row(&g->x, p.row) + p.col, p.count);
   }
   return ERR_OK;
 }
@@ -41,8 +41,8 @@ static enum err OP(op_gelu_bwd)(void *args)
 #pragma omp parallel for schedule(static) if (tensor_count(&g->x) >= PARALLEL_FROM)
   for (int64_t k = 0; k < pieces; k++) {
     const struct span p = span_at(k, g->x.cols);
-    OP(gelu_slope_piece)((REAL *)tensor_row(&g->y, p.row) + p.col, (const REAL *)tensor_row(&g->dy, p.row) + p.col,
-                         (const REAL *)tensor_row(&g->x, p.row) + p.col, p.count);
+    OP(gelu_slope_piece)((X *)tensor_row(&g->y, p.row) + p.col, (const X *)tensor_row(&g->dy, p.row) + p.col,
+                         (const X *)tensor_row(&g->x, p.row) + p.col, p.count);
   }
   return ERR_OK;
 }

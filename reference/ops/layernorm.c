@@ -26,8 +26,8 @@ enum err op_layernorm_fwd(struct dev_stream *s, const struct tensor *y, const st
                           const struct tensor *b, double eps)
 {
   TRY(op_expect_real("x", x));
-  TRY(OP_EXPECT({"y", y, x->type, x->rows, x->cols}, {"mean", mean, x->type, x->rows, 1},
-                {"rstd", rstd, x->type, x->rows, 1}, {"w", w, x->type, 1, x->cols}, {"b", b, x->type, 1, x->cols}));
+  TRY(OP_EXPECT({"y", y, x->type, x->rows, x->cols}, {"mean", mean, op_state_type(x->type), x->rows, 1},
+                {"rstd", rstd, op_state_type(x->type), x->rows, 1}, {"w", w, x->type, 1, x->cols}, {"b", b, x->type, 1, x->cols}));
   const struct layernorm_args args = {.y = *y, .mean = *mean, .rstd = *rstd, .x = *x, .w = *w, .b = *b, .eps = eps};
   return OP_SUBMIT(s, &op_layernorm_fwd_kernels[x->type], args, {y, OP_WRITE}, {mean, OP_WRITE}, {rstd, OP_WRITE},
                    {x, OP_READ}, {w, OP_READ}, {b, OP_READ});
@@ -39,8 +39,8 @@ enum err op_layernorm_bwd_x(struct dev_stream *s, const struct tensor *dx, const
 {
   TRY(op_expect_real("x", x));
   TRY(OP_EXPECT({"dx", dx, x->type, x->rows, x->cols}, {"dy", dy, x->type, x->rows, x->cols},
-                {"w", w, x->type, 1, x->cols}, {"mean", mean, x->type, x->rows, 1},
-                {"rstd", rstd, x->type, x->rows, 1}));
+                {"w", w, x->type, 1, x->cols}, {"mean", mean, op_state_type(x->type), x->rows, 1},
+                {"rstd", rstd, op_state_type(x->type), x->rows, 1}));
   const struct layernorm_args args = {.dx = *dx, .y = *dy, .x = *x, .w = *w, .mean = *mean, .rstd = *rstd};
   return OP_SUBMIT(s, &op_layernorm_bwd_x_kernels[x->type], args, {dx, OP_WRITE}, {dy, OP_READ}, {x, OP_READ},
                    {w, OP_READ}, {mean, OP_READ}, {rstd, OP_READ});
@@ -51,8 +51,8 @@ enum err op_layernorm_bwd_w(struct dev_stream *s, const struct tensor *dw, const
                             const struct tensor *rstd)
 {
   TRY(op_expect_real("x", x));
-  TRY(OP_EXPECT({"dw", dw, x->type, 1, x->cols}, {"db", db, x->type, 1, x->cols}, {"dy", dy, x->type, x->rows, x->cols},
-                {"mean", mean, x->type, x->rows, 1}, {"rstd", rstd, x->type, x->rows, 1}));
+  TRY(OP_EXPECT({"dw", dw, op_state_type(x->type), 1, x->cols}, {"db", db, op_state_type(x->type), 1, x->cols}, {"dy", dy, x->type, x->rows, x->cols},
+                {"mean", mean, op_state_type(x->type), x->rows, 1}, {"rstd", rstd, op_state_type(x->type), x->rows, 1}));
   const struct layernorm_args args = {.w = *dw, .b = *db, .y = *dy, .x = *x, .mean = *mean, .rstd = *rstd};
   return OP_SUBMIT(s, &op_layernorm_bwd_w_kernels[x->type], args, {dw, OP_WRITE}, {db, OP_WRITE}, {dy, OP_READ},
                    {x, OP_READ}, {mean, OP_READ}, {rstd, OP_READ});

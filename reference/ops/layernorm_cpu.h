@@ -1,12 +1,12 @@
 /* layernorm_cpu.h - kernels of layernorm.c for one element type. */
 
 /* mean(x) and mean((x - mean)^2) of one row. */
-CLONES static void OP(moments)(const REAL *x, int64_t C, double *mean, double *variance)
+CLONES static void OP(moments)(const X *x, int64_t C, double *mean, double *variance)
 {
   double piece[PIECE], lane[LANES] = {0}, lane2[LANES] = {0};
   for (int64_t c = 0; c < C; c += PIECE) {
     const int64_t n = piece_size(C - c);
-    SIMD for (int64_t i = 0; i < n; i++) piece[i] = (double)x[c + i];
+    SIMD for (int64_t i = 0; i < n; i++) piece[i] = (double)LOAD(x[c + i]);
     lanes_add(lane, piece, n);
   }
   const double m = lanes_total(lane) / (double)C;
@@ -14,7 +14,7 @@ CLONES static void OP(moments)(const REAL *x, int64_t C, double *mean, double *v
     const int64_t n = piece_size(C - c);
     SIMD for (int64_t i = 0; i < n; i++)
     {
-      const double d = (double)x[c + i] - m;
+      const double d = (double)LOAD(x[c + i]) - m;
       piece[i] = d * d;
     }
     lanes_add(lane2, piece, n);
@@ -23,9 +23,9 @@ CLONES static void OP(moments)(const REAL *x, int64_t C, double *mean, double *v
   *variance = lanes_total(lane2) / (double)C;
 }
 
-CLONES static void OP(normalize)(REAL *y, const REAL *x, const REAL *w, const REAL *b, REAL mean, REAL rstd, int64_t C)
+CLONES static void OP(normalize)(X *y, const X *x, const X *w, const X *b, REAL mean, REAL rstd, int64_t C)
 {
-  SIMD for (int64_t c = 0; c < C; c++) y[c] = (x[c] - mean) * rstd * w[c] + b[c];
+  SIMD for (int64_t c = 0; c < C; c++) y[c] = STORE((LOAD(x[c]) - mean) * rstd * LOAD(w[c]) + LOAD(b[c]));
 }
 
 static enum err OP(op_layernorm_fwd)(void *args)
@@ -33,19 +33,19 @@ static enum err OP(op_layernorm_fwd)(void *args)
   const struct layernorm_args *l = args;
 #pragma omp parallel for schedule(static) if (tensor_count(&l->x) >= PARALLEL_FROM)
   for (int64_t n = 0; n < l->x.rows; n++) {
-    const REAL *x = (const REAL *)tensor_row(&l->x, n);
+    const X *x = (const X *)tensor_row(&l->x, n);
     double m, variance;
     OP(moments)(x, l->x.cols, &m, &variance);
     const REAL mean = (REAL)m, rstd = (REAL)(1.0 / sqrt(variance + l->eps));
     *(REAL *)tensor_row(&l->mean, n) = mean;
     *(REAL *)tensor_row(&l->rstd, n) = rstd;
-    OP(normalize)((REAL *)tensor_row(&l->y, n), x, l->w.at, l->b.at, mean, rstd, l->x.cols);
+    OP(normalize)((X *)tensor_row(&l->y, n), x, l->w.at, l->b.at, mean, rstd, l->x.cols);
   }
   return ERR_OK;
 }
 
 /* mean(g) and mean(g * xh) of one row. */
-CLONES static void OP(projections)(const REAL *dy, const REAL *x, const REAL *w, REAL mean, REAL rstd, int64_t C,
+CLONES static void OP(projections)(const X *dy, const X *x, const X *w, REAL mean, REAL rstd, int64_t C,
                                    double *of_g, double *of_gx)
 {
   double g[PIECE], gx[PIECE], lane[LANES] = {0}, lane2[LANES] = {0};
@@ -53,8 +53,8 @@ CLONES static void OP(projections)(const REAL *dy, const REAL *x, const REAL *w,
     const int64_t n = piece_size(C - c);
     SIMD for (int64_t i = 0; i < n; i++)
     {
-      g[i] = (double)dy[c + i] * (double)w[c + i];
-      gx[i] = g[i] * (double)((x[c + i] - mean) * rstd);
+      g[i] = (double)LOAD(dy[c + i]) * (double)LOAD(w[c + i]);
+      gx[i] = g[i] * (double)((LOAD(x[c + i]) - mean) * rstd);
     }
     lanes_add(lane, g, n);
     lanes_add(lane2, gx, n);
@@ -64,10 +64,11 @@ CLONES static void OP(projections)(const REAL *dy, const REAL *x, const REAL *w,
 }
 
 /* dx may be dy: an element is read before it is written. */
-CLONES static void OP(project)(REAL *dx, const REAL *dy, const REAL *x, const REAL *w, REAL mean, REAL rstd, REAL of_g,
-                               REAL of_gx, int64_t C)
+CLONES static void OP(project)(X *dx, const X *dy, const X *x, const X *w, REAL mean, REAL rstd, REAL of_g, REAL of_gx,
+                               int64_t C)
 {
-  SIMD for (int64_t c = 0; c < C; c++) dx[c] = rstd * (dy[c] * w[c] - of_g - (x[c] - mean) * rstd * of_gx);
+  SIMD for (int64_t c = 0; c < C; c++)
+    dx[c] = STORE(rstd * (LOAD(dy[c]) * LOAD(w[c]) - of_g - (LOAD(x[c]) - mean) * rstd * of_gx));
 }
 
 static enum err OP(op_layernorm_bwd_x)(void *args)
@@ -75,11 +76,11 @@ static enum err OP(op_layernorm_bwd_x)(void *args)
   const struct layernorm_args *l = args;
 #pragma omp parallel for schedule(static) if (tensor_count(&l->x) >= PARALLEL_FROM)
   for (int64_t n = 0; n < l->x.rows; n++) {
-    const REAL *x = (const REAL *)tensor_row(&l->x, n), *dy = (const REAL *)tensor_row(&l->y, n);
+    const X *x = (const X *)tensor_row(&l->x, n), *dy = (const X *)tensor_row(&l->y, n);
     const REAL mean = *(const REAL *)tensor_row(&l->mean, n), rstd = *(const REAL *)tensor_row(&l->rstd, n);
     double of_g, of_gx;
     OP(projections)(dy, x, l->w.at, mean, rstd, l->x.cols, &of_g, &of_gx);
-    OP(project)((REAL *)tensor_row(&l->dx, n), dy, x, l->w.at, mean, rstd, (REAL)of_g, (REAL)of_gx, l->x.cols);
+    OP(project)((X *)tensor_row(&l->dx, n), dy, x, l->w.at, mean, rstd, (REAL)of_g, (REAL)of_gx, l->x.cols);
   }
   return ERR_OK;
 }
@@ -89,12 +90,12 @@ CLONES static void OP(sum_rows)(const struct layernorm_args *l, int64_t c, int64
 {
   double dw[PIECE] = {0}, db[PIECE] = {0};
   for (int64_t r = 0; r < l->x.rows; r++) {
-    const REAL *x = (const REAL *)tensor_row(&l->x, r) + c, *dy = (const REAL *)tensor_row(&l->y, r) + c;
+    const X *x = (const X *)tensor_row(&l->x, r) + c, *dy = (const X *)tensor_row(&l->y, r) + c;
     const REAL mean = *(const REAL *)tensor_row(&l->mean, r), rstd = *(const REAL *)tensor_row(&l->rstd, r);
     SIMD for (int64_t i = 0; i < n; i++)
     {
-      dw[i] += (double)dy[i] * (double)((x[i] - mean) * rstd);
-      db[i] += (double)dy[i];
+      dw[i] += (double)LOAD(dy[i]) * (double)((LOAD(x[i]) - mean) * rstd);
+      db[i] += (double)LOAD(dy[i]);
     }
   }
   REAL *out_w = (REAL *)l->w.at + c, *out_b = (REAL *)l->b.at + c;

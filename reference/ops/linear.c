@@ -3,7 +3,7 @@
  *   x [N, I]   y [N, O]   w [I, O], or [O, I] with transposed   b [1, O]
  *
  * The product is finished before the bias is added: one rounding more than none, and
- * the same whether there is a bias or not.  Backward:
+ * the same whether there is a bias or not; in bf16 the bias joins the sum in float32.  Backward:
  *   dx  = dy w^T                 written
  *   dw += x^T dy                 (dy^T x with transposed)
  *   db += sum over rows of dy    rows in index order, in double, rounded once
@@ -25,19 +25,19 @@ static const struct tensor no_tensor;
 
 static enum err expect_shapes(const char *y_name, const struct tensor *y, const char *x_name, const struct tensor *x,
                               const char *w_name, const struct tensor *w, const char *b_name, const struct tensor *b,
-                              bool transposed)
+                              enum dtype weights, bool transposed)
 {
   TRY(op_expect_real(x_name, x));
   TRY(OP_EXPECT({y_name, y, x->type, x->rows, -1},
-                {w_name, w, x->type, transposed ? y->cols : x->cols, transposed ? x->cols : y->cols}));
-  if (b != NULL) TRY(op_expect(b_name, b, x->type, 1, y->cols));
+                {w_name, w, weights, transposed ? y->cols : x->cols, transposed ? x->cols : y->cols}));
+  if (b != NULL) TRY(op_expect(b_name, b, weights, 1, y->cols));
   return ERR_OK;
 }
 
 enum err op_linear_fwd(struct dev_stream *s, const struct tensor *y, const struct tensor *x, const struct tensor *w,
                        const struct tensor *b, bool transposed)
 {
-  TRY(expect_shapes("y", y, "x", x, "w", w, "b", b, transposed));
+  TRY(expect_shapes("y", y, "x", x, "w", w, "b", b, x->type, transposed));
   const struct linear_args args = {*y, *x, *w, b ? *b : no_tensor, transposed};
   return OP_SUBMIT(s, &op_linear_fwd_kernels[y->type], args, {y, OP_WRITE}, {x, OP_READ}, {w, OP_READ}, {b, OP_READ});
 }
@@ -45,7 +45,7 @@ enum err op_linear_fwd(struct dev_stream *s, const struct tensor *y, const struc
 enum err op_linear_bwd_x(struct dev_stream *s, const struct tensor *dx, const struct tensor *dy, const struct tensor *w,
                          bool transposed)
 {
-  TRY(expect_shapes("dy", dy, "dx", dx, "w", w, "", NULL, transposed));
+  TRY(expect_shapes("dy", dy, "dx", dx, "w", w, "", NULL, dx->type, transposed));
   const struct linear_args args = {*dy, *dx, *w, no_tensor, transposed};
   return OP_SUBMIT(s, &op_linear_bwd_x_kernels[dx->type], args, {dx, OP_WRITE}, {dy, OP_READ}, {w, OP_READ});
 }
@@ -53,9 +53,9 @@ enum err op_linear_bwd_x(struct dev_stream *s, const struct tensor *dx, const st
 enum err op_linear_bwd_w(struct dev_stream *s, const struct tensor *dw, const struct tensor *db,
                          const struct tensor *dy, const struct tensor *x, bool transposed)
 {
-  TRY(expect_shapes("dy", dy, "x", x, "dw", dw, "db", db, transposed));
+  TRY(expect_shapes("dy", dy, "x", x, "dw", dw, "db", db, op_state_type(x->type), transposed));
   const struct linear_args args = {*dy, *x, *dw, db ? *db : no_tensor, transposed};
-  return OP_SUBMIT(s, &op_linear_bwd_w_kernels[dw->type], args, {dw, OP_WRITE}, {db, OP_WRITE}, {dy, OP_READ},
+  return OP_SUBMIT(s, &op_linear_bwd_w_kernels[x->type], args, {dw, OP_WRITE}, {db, OP_WRITE}, {dy, OP_READ},
                    {x, OP_READ});
 }
 

@@ -1,4 +1,4 @@
-/* matmul.c - matrix products: oneDNN for float32, our own loop for float64.
+/* matmul.c - matrix products: oneDNN for float32, our own loop for float64 (bf16: matmul_bf16.c).
  *
  *   c [M, N] = op(a) [M, K] op(b) [K, N]     or c += with accumulate
  *
@@ -18,11 +18,10 @@
 enum { ROWS = 128 };
 
 #define KERNELS "ops/matmul_cpu.h"
-#include "ops/each_type.h"
+#include "ops/each_state_type.h"
 
-/* oneDNN shares out a product among as many threads as were asked for and does not look whether they came:
- * with fewer, rows stay unwritten. */
-static enum err expect_team(void)
+/* oneDNN shares out a product among as many threads as were asked for and does not look whether they came. */
+enum err matmul_expect_team(void)
 {
   const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
   if (threads > omp_get_thread_limit())
@@ -50,7 +49,7 @@ enum err matmul_f32(int64_t M, int64_t N, int64_t K, const float *a, int64_t a_s
     multiply_f32(M, N, K, left, right, accumulate, c, c_stride);
     return ERR_OK;
   }
-  TRY(expect_team());
+  TRY(matmul_expect_team());
   const dnnl_status_t status = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', M, N, K, 1.0f, a, a_stride,
                                           b, b_stride, accumulate ? 1.0f : 0.0f, c, c_stride);
   if (status != dnnl_success)
@@ -71,23 +70,34 @@ static enum err op_matmul_f64(void *args)
   return matmul_f64(m->c.rows, m->c.cols, m->depth, m->a.at, m->a.stride, m->transpose_a, m->b.at, m->b.stride,
                     m->transpose_b, m->accumulate, m->c.at, m->c.stride);
 }
+static enum err op_matmul_bf16(void *args)
+{
+  const struct matmul_args *m = args;
+  if (m->c.type == DTYPE_F32)
+    return matmul_state_bf16(m->c.rows, m->c.cols, m->depth, m->a.at, m->a.stride, m->transpose_a, m->b.at, m->b.stride,
+                             m->transpose_b, m->accumulate, m->c.at, m->c.stride);
+  return matmul_bf16(m->c.rows, m->c.cols, m->depth, m->a.at, m->a.stride, m->transpose_a, m->b.at, m->b.stride,
+                     m->transpose_b, m->accumulate, m->c.at, m->c.stride);
+}
 OP_KERNELS(op_matmul);
 
 enum err op_matmul(struct dev_stream *s, const struct tensor *c, const struct tensor *a, bool transpose_a,
                    const struct tensor *b, bool transpose_b, bool accumulate)
 {
-  TRY(op_expect_real("c", c));
+  TRY(op_expect_real("a", a));
   const int64_t depth = transpose_a ? a->rows : a->cols;
-  TRY(OP_EXPECT({"a", a, c->type, transpose_a ? depth : c->rows, transpose_a ? c->rows : depth},
-                {"b", b, c->type, transpose_b ? c->cols : depth, transpose_b ? depth : c->cols}));
+  TRY(OP_EXPECT({"c", c, c->type == op_state_type(a->type) ? c->type : a->type, -1, -1},
+                {"a", a, a->type, transpose_a ? depth : c->rows, transpose_a ? c->rows : depth},
+                {"b", b, a->type, transpose_b ? c->cols : depth, transpose_b ? depth : c->cols}));
   const struct matmul_args args = {*c, *a, *b, depth, transpose_a, transpose_b, accumulate};
-  return OP_SUBMIT(s, &op_matmul_kernels[c->type], args, {c, OP_WRITE}, {a, OP_READ}, {b, OP_READ});
+  return OP_SUBMIT(s, &op_matmul_kernels[a->type], args, {c, OP_WRITE}, {a, OP_READ}, {b, OP_READ});
 }
 
 const char *op_matmul_library(void)
 {
-  static char text[48];
+  static char text[96];
   const dnnl_version_t *version = dnnl_version();
-  snprintf(text, sizeof text, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+  snprintf(text, sizeof text, "oneDNN %d.%d.%d; bf16 %s", version->major, version->minor, version->patch,
+           matmul_bf16_unit() ? "multiplied as bf16" : "widened, multiplied as float32, rounded once");
   return text;
 }

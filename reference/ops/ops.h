@@ -127,7 +127,7 @@ enum err op_sleep(struct dev_stream *s, double ms);
 
 #undef T_
 
-const char *op_matmul_library(void); /* "oneDNN 2.6.3", for records */
+const char *op_matmul_library(void); /* "oneDNN 2.6.3; bf16 ...", for records */
 
 #ifdef __cplusplus
 }

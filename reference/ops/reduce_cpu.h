@@ -1,36 +1,36 @@
 /* reduce_cpu.h - kernels of reduce.c for one element type. */
 
-CLONES static double OP(chunk_sum)(const REAL *x, int64_t n)
+CLONES static double OP(chunk_sum)(const X *x, int64_t n)
 {
   double piece[PIECE], lane[LANES] = {0};
   for (int64_t k = 0; k < n; k += PIECE) {
     const int64_t m = piece_size(n - k);
-    SIMD for (int64_t i = 0; i < m; i++) piece[i] = (double)x[k + i];
+    SIMD for (int64_t i = 0; i < m; i++) piece[i] = (double)LOAD(x[k + i]);
     lanes_add(lane, piece, m);
   }
   return lanes_total(lane);
 }
 
-CLONES static double OP(chunk_sum_squares)(const REAL *x, int64_t n)
+CLONES static double OP(chunk_sum_squares)(const X *x, int64_t n)
 {
   double piece[PIECE], lane[LANES] = {0};
   for (int64_t k = 0; k < n; k += PIECE) {
     const int64_t m = piece_size(n - k);
-    SIMD for (int64_t i = 0; i < m; i++) piece[i] = (double)x[k + i] * (double)x[k + i];
+    SIMD for (int64_t i = 0; i < m; i++) piece[i] = (double)LOAD(x[k + i]) * (double)LOAD(x[k + i]);
     lanes_add(lane, piece, m);
   }
   return lanes_total(lane);
 }
 
 /* Without its sign bit a number orders like an integer, and every NaN is above infinity. */
-CLONES static double OP(chunk_max_abs)(const REAL *x, int64_t n)
+CLONES static double OP(chunk_max_abs)(const X *x, int64_t n)
 {
   OP(bits) lane[LANES] = {0};
-  const OP(bits) no_sign = (OP(bits)) ~((OP(bits))1 << (8 * sizeof(REAL) - 1));
+  const OP(bits) no_sign = (OP(bits)) ~((OP(bits))1 << (8 * sizeof(X) - 1));
   int64_t i = 0;
   for (; i < n; i += LANES) {
     OP(bits) b[LANES] = {0};
-    memcpy(b, x + i, (size_t)(n - i < LANES ? n - i : LANES) * sizeof(REAL));
+    memcpy(b, x + i, (size_t)(n - i < LANES ? n - i : LANES) * sizeof(X));
     SIMD for (int l = 0; l < LANES; l++)
     {
       const OP(bits) size = b[l] & no_sign;
@@ -39,25 +39,25 @@ CLONES static double OP(chunk_max_abs)(const REAL *x, int64_t n)
   }
   OP(bits) most = 0;
   for (int l = 0; l < LANES; l++) most = lane[l] > most ? lane[l] : most;
-  REAL value;
+  X value;
   memcpy(&value, &most, sizeof value);
-  return (double)value;
+  return (double)LOAD(value);
 }
 
 /* The sums of chunks first .. first + n into part[]. */
 static void OP(chunks)(double part[BATCH], const struct tensor *x, int64_t first, int64_t n,
-                       double (*of_chunk)(const REAL *, int64_t))
+                       double (*of_chunk)(const X *, int64_t))
 {
   const int64_t count = tensor_count(x);
 #pragma omp parallel for schedule(static) if (n * CHUNK >= PARALLEL_FROM)
   for (int64_t k = 0; k < n; k++) {
-    REAL room[CHUNK];
+    X room[CHUNK];
     const int64_t start = (first + k) * CHUNK, size = count - start < CHUNK ? count - start : CHUNK;
     part[k] = of_chunk(row_order(x, start, size, room), size);
   }
 }
 
-static enum err OP(reduce)(const struct reduce_args *a, double (*of_chunk)(const REAL *, int64_t), bool largest)
+static enum err OP(reduce)(const struct reduce_args *a, double (*of_chunk)(const X *, int64_t), bool largest)
 {
   const int64_t chunks = (tensor_count(&a->x) + CHUNK - 1) / CHUNK;
   double total = 0;

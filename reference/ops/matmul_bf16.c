@@ -1,0 +1,240 @@
+/* matmul_bf16.c - matrix products of bf16 with sums in float32, each result rounded once.
+ *
+ * Where the processor multiplies bf16, oneDNN's primitive does all of it.  Elsewhere, and for a product with one row
+ * or one column (whose bits depend on threads in oneDNN), pieces are widened and multiplied as float32: products of
+ * two bf16 are exact in float32, so that the two ways differ by the order of sums only.
+ *
+ * This is the one file that sees oneDNN's primitives; what changed in them between 2 and 3 stands at the top.
+ */
+#include "ops/matmul.h"
+#include "ops/vector.h"
+
+#include "base/bf16.h"
+
+#include <inttypes.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <stdlib.h>
+
+/* --- oneDNN 2 and 3 ------------------------------------------------------------------------------ */
+
+/* Operand x of a product: its elements' type, shape [rows, cols], and distance of neighbours along both. */
+struct operand {
+  dnnl_data_type_t type;
+  int64_t rows, cols, row, col;
+  void *at;
+};
+
+#if DNNL_VERSION_MAJOR >= 3
+typedef dnnl_memory_desc_t description;
+static dnnl_status_t describe(const struct operand *x, description *out)
+{
+  const dnnl_dims_t shape = {x->rows, x->cols}, strides = {x->row, x->col};
+  return dnnl_memory_desc_create_with_strides(out, 2, shape, x->type, strides);
+}
+static void forget(description *d) { dnnl_memory_desc_destroy(*d); }
+static dnnl_status_t remember(const description *d, dnnl_engine_t engine, void *at, dnnl_memory_t *out)
+{
+  return dnnl_memory_create(out, *d, engine, at);
+}
+static dnnl_status_t add_to_old(dnnl_post_ops_t ops)
+{
+  return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
+}
+static dnnl_status_t plan(const description d[3], dnnl_primitive_attr_t attr, dnnl_engine_t engine,
+                          dnnl_primitive_desc_t *out)
+{
+  return dnnl_matmul_primitive_desc_create(out, engine, d[0], d[1], NULL, d[2], attr);
+}
+#else
+typedef dnnl_memory_desc_t description;
+static dnnl_status_t describe(const struct operand *x, description *out)
+{
+  const dnnl_dims_t shape = {x->rows, x->cols}, strides = {x->row, x->col};
+  return dnnl_memory_desc_init_by_strides(out, 2, shape, x->type, strides);
+}
+static void forget(description *d) { (void)d; }
+static dnnl_status_t remember(const description *d, dnnl_engine_t engine, void *at, dnnl_memory_t *out)
+{
+  return dnnl_memory_create(out, d, engine, at);
+}
+static dnnl_status_t add_to_old(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1.0f); }
+static dnnl_status_t plan(const description d[3], dnnl_primitive_attr_t attr, dnnl_engine_t engine,
+                          dnnl_primitive_desc_t *out)
+{
+  dnnl_matmul_desc_t operation;
+  const dnnl_status_t status = dnnl_matmul_desc_init(&operation, &d[0], &d[1], NULL, &d[2]);
+  return status != dnnl_success ? status : dnnl_primitive_desc_create(out, &operation, attr, engine, NULL);
+}
+#endif
+
+bool matmul_bf16_unit(void)
+{
+  const unsigned has = (unsigned)dnnl_get_effective_cpu_isa(), needs = dnnl_cpu_isa_avx512_core_bf16;
+  return (has & needs) == needs;
+}
+
+/* What one product needs from oneDNN, in the order of creation. */
+struct product {
+  dnnl_engine_t engine;
+  dnnl_stream_t stream;
+  dnnl_post_ops_t post;
+  dnnl_primitive_attr_t attr;
+  description desc[3];
+  int described, remembered;
+  dnnl_primitive_desc_t plan;
+  dnnl_primitive_t primitive;
+  dnnl_memory_t memory[3];
+};
+
+#define STEP(call)                               \
+  do {                                           \
+    const dnnl_status_t status_ = (call);        \
+    if (status_ != dnnl_success) return status_; \
+  } while (0)
+
+static dnnl_status_t multiply(struct product *p, const struct operand x[3], bool accumulate)
+{
+  static const int role[3] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+  dnnl_exec_arg_t args[3];
+  STEP(dnnl_engine_create(&p->engine, dnnl_cpu, 0));
+  STEP(dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags));
+  STEP(dnnl_primitive_attr_create(&p->attr));
+  if (accumulate) {
+    STEP(dnnl_post_ops_create(&p->post));
+    STEP(add_to_old(p->post));
+    STEP(dnnl_primitive_attr_set_post_ops(p->attr, p->post));
+  }
+  for (; p->described < 3; p->described++) STEP(describe(&x[p->described], &p->desc[p->described]));
+  STEP(plan(p->desc, p->attr, p->engine, &p->plan));
+  STEP(dnnl_primitive_create(&p->primitive, p->plan));
+  for (; p->remembered < 3; p->remembered++) {
+    const int i = p->remembered;
+    STEP(remember(&p->desc[i], p->engine, x[i].at, &p->memory[i]));
+    args[i] = (dnnl_exec_arg_t){role[i], p->memory[i]};
+  }
+  STEP(dnnl_primitive_execute(p->primitive, p->stream, 3, args));
+  return dnnl_stream_wait(p->stream);
+}
+
+static void release(struct product *p)
+{
+  for (int i = 0; i < p->remembered; i++) dnnl_memory_destroy(p->memory[i]);
+  if (p->primitive) dnnl_primitive_destroy(p->primitive);
+  if (p->plan) dnnl_primitive_desc_destroy(p->plan);
+  for (int i = 0; i < p->described; i++) forget(&p->desc[i]);
+  if (p->post) dnnl_post_ops_destroy(p->post);
+  if (p->attr) dnnl_primitive_attr_destroy(p->attr);
+  if (p->stream) dnnl_stream_destroy(p->stream);
+  if (p->engine) dnnl_engine_destroy(p->engine);
+}
+
+/* --- pieces in float32 --------------------------------------------------------------------------- */
+
+enum { EDGE = 512, DEPTH = 2048 }; /* of a piece of c, and of the products in between: bounds the room */
+
+CLONES static void widen(float *wide, const uint16_t *x, int64_t n)
+{
+  SIMD for (int64_t i = 0; i < n; i++) wide[i] = bf16_widen(x[i]);
+}
+CLONES static void round_all(uint16_t *x, const float *wide, int64_t n)
+{
+  SIMD for (int64_t i = 0; i < n; i++) x[i] = bf16_round(wide[i]);
+}
+
+static void widen_rows(float *wide, const uint16_t *x, int64_t stride, int64_t rows, int64_t cols)
+{
+  for (int64_t r = 0; r < rows; r++) widen(wide + r * cols, x + r * stride, cols);
+}
+
+struct matrix {
+  const uint16_t *at;
+  int64_t stride;
+  bool transposed;
+};
+
+/* Rows [r, r + rows) and columns [c, c + cols) of op(x), as it lies in memory, transposed or not. */
+static void widen_part(float *wide, const struct matrix *x, int64_t r, int64_t rows, int64_t c, int64_t cols)
+{
+  if (x->transposed)
+    widen_rows(wide, x->at + c * x->stride + r, x->stride, cols, rows);
+  else
+    widen_rows(wide, x->at + r * x->stride + c, x->stride, rows, cols);
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* One piece of c, `sum`, in float32: += op(a) op(b) over all of K. */
+static enum err multiply_piece(int64_t m, int64_t rows, int64_t n, int64_t cols, int64_t K, const struct matrix *a,
+                               const struct matrix *b, bool accumulate, float *room, float *sum, int64_t sum_stride)
+{
+  for (int64_t k = 0; k < K || k == 0; k += DEPTH) {
+    const int64_t depth = least(DEPTH, K - k);
+    float *left = room, *right = room + rows * depth;
+    widen_part(left, a, m, rows, k, depth);
+    widen_part(right, b, k, depth, n, cols);
+    TRY(matmul_f32(rows, cols, depth, left, a->transposed ? rows : depth, a->transposed, right,
+                   b->transposed ? depth : cols, b->transposed, accumulate || k > 0, sum, sum_stride));
+  }
+  return ERR_OK;
+}
+
+static enum err multiply_wide(int64_t M, int64_t N, int64_t K, const struct matrix *a, const struct matrix *b,
+                              bool accumulate, void *c, int64_t c_stride, enum dtype type)
+{
+  const int64_t rows_max = least(M, EDGE), cols_max = least(N, EDGE), depth_max = least(K, DEPTH);
+  const size_t elements = (size_t)((rows_max + cols_max) * depth_max + rows_max * cols_max + 1);
+  float *room = malloc(elements * sizeof *room), *own = room + (rows_max + cols_max) * depth_max;
+  if (room == NULL) FAIL(ERR_MEMORY, "a bf16 product: %zu bytes", elements * sizeof *room);
+  enum err err = ERR_OK;
+  for (int64_t m = 0; m < M && !err; m += EDGE)
+    for (int64_t n = 0; n < N && !err; n += EDGE) {
+      const int64_t rows = least(EDGE, M - m), cols = least(EDGE, N - n);
+      if (type == DTYPE_F32) {
+        err = multiply_piece(m, rows, n, cols, K, a, b, accumulate, room, (float *)c + m * c_stride + n, c_stride);
+        continue;
+      }
+      uint16_t *at = (uint16_t *)c + m * c_stride + n;
+      if (accumulate) widen_rows(own, at, c_stride, rows, cols);
+      err = multiply_piece(m, rows, n, cols, K, a, b, accumulate, room, own, cols);
+      for (int64_t r = 0; r < rows && !err; r++) round_all(at + r * c_stride, own + r * cols, cols);
+    }
+  free(room);
+  return err ? err_trace(err, __FILE__, __LINE__) : ERR_OK;
+}
+
+/* --- both ---------------------------------------------------------------------------------------- */
+
+static enum err matmul_any(int64_t M, int64_t N, int64_t K, const struct matrix *a, const struct matrix *b,
+                           bool accumulate, void *c, int64_t c_stride, enum dtype type)
+{
+  if (M <= 1 || N <= 1 || K < 1 || !matmul_bf16_unit())
+    return multiply_wide(M, N, K, a, b, accumulate, c, c_stride, type);
+  TRY(matmul_expect_team());
+  const struct operand x[3] = {
+      {dnnl_bf16, M, K, a->transposed ? 1 : a->stride, a->transposed ? a->stride : 1, (void *)(uintptr_t)a->at},
+      {dnnl_bf16, K, N, b->transposed ? 1 : b->stride, b->transposed ? b->stride : 1, (void *)(uintptr_t)b->at},
+      {type == DTYPE_F32 ? dnnl_f32 : dnnl_bf16, M, N, c_stride, 1, c}};
+  struct product p = {0};
+  const dnnl_status_t status = multiply(&p, x, accumulate);
+  release(&p);
+  if (status != dnnl_success)
+    FAIL(ERR_DEVICE, "oneDNN status %d for a bfloat16 product [%" PRId64 ", %" PRId64 ", %" PRId64 "]", (int)status, M,
+         N, K);
+  return ERR_OK;
+}
+
+enum err matmul_bf16(int64_t M, int64_t N, int64_t K, const uint16_t *a, int64_t a_stride, bool transpose_a,
+                     const uint16_t *b, int64_t b_stride, bool transpose_b, bool accumulate, uint16_t *c,
+                     int64_t c_stride)
+{
+  const struct matrix left = {a, a_stride, transpose_a}, right = {b, b_stride, transpose_b};
+  return matmul_any(M, N, K, &left, &right, accumulate, c, c_stride, DTYPE_BF16);
+}
+
+enum err matmul_state_bf16(int64_t M, int64_t N, int64_t K, const uint16_t *a, int64_t a_stride, bool transpose_a,
+                           const uint16_t *b, int64_t b_stride, bool transpose_b, bool accumulate, float *c,
+                           int64_t c_stride)
+{
+  const struct matrix left = {a, a_stride, transpose_a}, right = {b, b_stride, transpose_b};
+  return matmul_any(M, N, K, &left, &right, accumulate, c, c_stride, DTYPE_F32);
+}

@@ -15,6 +15,16 @@ static enum err call_sgd(struct dev_stream *s, const struct tensor *t, const str
   (void)x;
   return op_sgd(s, &t[0], NULL, &t[1], &t[2], &t[3], 0.1);
 }
+static enum err call_adamw_rounded(struct dev_stream *s, const struct tensor *t, const struct trial *x)
+{
+  (void)x;
+  return op_adamw(s, &t[0], &t[7], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &rule);
+}
+static enum err call_sgd_rounded(struct dev_stream *s, const struct tensor *t, const struct trial *x)
+{
+  (void)x;
+  return op_sgd(s, &t[0], &t[4], &t[1], &t[2], &t[3], 0.1);
+}
 /* trial.number is max_norm * 100. */
 static enum err call_clip(struct dev_stream *s, const struct tensor *t, const struct trial *x)
 {
@@ -33,10 +43,10 @@ static struct trial adamw(int64_t N, int64_t C)
   return (struct trial){.name = "adamw",
                         .call = call_adamw,
                         .n = 7,
-                        .operand = {{"w", TRIAL_INOUT, TRIAL_REAL, N, C},
-                                    {"m", TRIAL_INOUT, TRIAL_REAL, N, C},
-                                    {"v", TRIAL_INOUT, TRIAL_REAL, N, C, fill_positive},
-                                    {"g", TRIAL_IN, TRIAL_REAL, N, C},
+                        .operand = {{"w", TRIAL_INOUT, TRIAL_STATE, N, C},
+                                    {"m", TRIAL_INOUT, TRIAL_STATE, N, C},
+                                    {"v", TRIAL_INOUT, TRIAL_STATE, N, C, fill_positive},
+                                    {"g", TRIAL_IN, TRIAL_STATE, N, C},
                                     {"lr", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive},
                                     {"t", TRIAL_IN, DTYPE_I64, 1, 1, update_number},
                                     {"factor", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive}}};
@@ -46,10 +56,20 @@ static struct trial sgd(int64_t N, int64_t C)
   return (struct trial){.name = "sgd",
                         .call = call_sgd,
                         .n = 4,
-                        .operand = {{"w", TRIAL_INOUT, TRIAL_REAL, N, C},
-                                    {"g", TRIAL_IN, TRIAL_REAL, N, C},
+                        .operand = {{"w", TRIAL_INOUT, TRIAL_STATE, N, C},
+                                    {"g", TRIAL_IN, TRIAL_STATE, N, C},
                                     {"lr", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive},
                                     {"factor", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive}}};
+}
+/* The same with a copy of the new weights in bf16. */
+static struct trial rounded(struct trial x)
+{
+  x.operand[x.n] = (struct trial_operand){
+      .name = "rounded", .role = TRIAL_OUT, .type = TRIAL_REAL, .rows = x.operand[0].rows, .cols = x.operand[0].cols};
+  x.n++;
+  x.bf16_only = true;
+  x.call = x.call == call_adamw ? call_adamw_rounded : call_sgd_rounded;
+  return x;
 }
 static const struct trial clip = {.name = "clip_factor",
                                   .call = call_clip,
@@ -71,8 +91,11 @@ static void bits_depend_on_the_inputs_alone(void)
 {
   for (int i = 0; i < SIZES; i++) {
     const struct trial a = adamw(sizes[i][0], sizes[i][1]), b = sgd(sizes[i][0], sizes[i][1]);
+    const struct trial ra = rounded(a), rb = rounded(b);
     trial_same_bits(&a);
     trial_same_bits(&b);
+    trial_same_bits(&ra);
+    trial_same_bits(&rb);
   }
   trial_same_bits(&clip);
   trial_same_bits(&reciprocal);
@@ -80,16 +103,22 @@ static void bits_depend_on_the_inputs_alone(void)
 static void what_it_touches_is_declared(void)
 {
   const struct trial a = adamw(3, 5), b = sgd(3, 5);
+  const struct trial ra = rounded(a), rb = rounded(b);
   trial_declares(&a);
   trial_declares(&b);
+  trial_declares(&ra);
+  trial_declares(&rb);
   trial_declares(&clip);
   trial_declares(&reciprocal);
 }
 static void wrong_shapes_are_refused(void)
 {
   const struct trial a = adamw(3, 5), b = sgd(3, 5);
+  const struct trial ra = rounded(a), rb = rounded(b);
   trial_refuses(&a);
   trial_refuses(&b);
+  trial_refuses(&ra);
+  trial_refuses(&rb);
   trial_refuses(&clip);
   trial_refuses(&reciprocal);
 }
@@ -154,6 +183,43 @@ static void an_update_number_below_one_is_an_error(void)
   put(&t[5], 0, 0, 0);
   CHECK_OK(x.call(g.compute, t, &x));
   CHECK_ERR(dev_sync(g.dev), ERR_NUMERIC);
+  rig_close(&g);
+  arena_close(&a);
+}
+
+/* The float32 weights are those of an update without a copy; the copy is exactly their rounding. */
+static void the_copy_is_the_new_weights_rounded_once(void)
+{
+  for (int k = 0; k < 2; k++) {
+    struct arena a;
+    struct tensor with[TRIAL_OPERANDS], without[TRIAL_OPERANDS];
+    const struct trial x = k ? sgd(17, 33) : adamw(17, 33), y = rounded(x);
+    arena_open(&a);
+    trial_tensors(&x, DTYPE_F32, 0, 0, &a, without);
+    trial_tensors(&y, DTYPE_BF16, 2, 0, &a, with);
+    trial_run(&x, DEV_CPU, 1, without);
+    trial_run(&y, DEV_CPU, 1, with);
+    const struct tensor *copy = &with[x.n];
+    for (int i = 0; i < x.n; i++) CHECK(same_bits(&with[i], &without[i]));
+    for (int64_t i = 0; i < 17 * 33; i++)
+      CHECK_NEAR(get(copy, i / 33, i % 33), stored(DTYPE_BF16, get(&with[0], i / 33, i % 33)), 0);
+    arena_close(&a);
+  }
+}
+
+/* float64 has no narrower copy. */
+static void only_float32_weights_are_rounded(void)
+{
+  struct arena a;
+  struct rig g;
+  struct tensor t[TRIAL_OPERANDS];
+  const struct trial x = rounded(sgd(1, 3));
+  arena_open(&a);
+  rig_open(&g, DEV_CPU, 1);
+  trial_tensors(&x, DTYPE_F64, 0, 0, &a, t);
+  t[4] = arena_tensor(&a, DTYPE_BF16, 1, 3, 0, 0);
+  CHECK_ERR(x.call(g.compute, t, &x), ERR_ARG);
+  CHECK_TEXT_HAS(err_text(), "float64, expected float32");
   rig_close(&g);
   arena_close(&a);
 }
@@ -263,6 +329,8 @@ int main(void)
       TEST(adamw_is_the_published_rule),
       TEST(sgd_is_the_published_rule),
       TEST(an_update_number_below_one_is_an_error),
+      TEST(the_copy_is_the_new_weights_rounded_once),
+      TEST(only_float32_weights_are_rounded),
       TEST(float32_is_as_near_as_its_roundings),
       TEST(the_clip_factor_is_torchs),
       TEST(a_norm_that_is_not_finite_is_seen),

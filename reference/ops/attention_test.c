@@ -54,7 +54,7 @@ static struct trial fwd(int64_t B, int64_t T, int heads, int64_t D, int layout)
                         .number = heads,
                         .n = 4,
                         .operand = {{"o", TRIAL_OUT, TRIAL_REAL, N, C},
-                                    {"lse", TRIAL_OUT, TRIAL_REAL, N, heads},
+                                    {"lse", TRIAL_OUT, TRIAL_STATE, N, heads},
                                     {"qkv", TRIAL_IN, TRIAL_REAL, N, 3 * C},
                                     {"docs", TRIAL_IN, DTYPE_I32, B, T, layouts[layout]}}};
 }
@@ -69,7 +69,7 @@ static struct trial bwd(int64_t B, int64_t T, int heads, int64_t D, int layout)
                         .operand = {{"dqkv", TRIAL_OUT, TRIAL_REAL, N, 3 * C},
                                     {"d_o", TRIAL_IN, TRIAL_REAL, N, C},
                                     {"o", TRIAL_IN, TRIAL_REAL, N, C},
-                                    {"lse", TRIAL_IN, TRIAL_REAL, N, heads},
+                                    {"lse", TRIAL_IN, TRIAL_STATE, N, heads},
                                     {"qkv", TRIAL_IN, TRIAL_REAL, N, 3 * C},
                                     {"docs", TRIAL_IN, DTYPE_I32, B, T, layouts[layout]}}};
 }

@@ -53,7 +53,7 @@ static struct trial trial_of(int kind, int64_t B, int64_t T, int64_t cols, int64
   case JOIN:
     x.name = "cross_entropy_join", x.call = call_join, x.n = 5, x.number = 5;
     x.operand[0] = (struct trial_operand){.name = "losses", .type = DTYPE_F64, .rows = N, .cols = 1};
-    x.operand[1] = (struct trial_operand){.name = "lse", .role = TRIAL_OUT, .type = TRIAL_REAL, .rows = N, .cols = 1};
+    x.operand[1] = (struct trial_operand){.name = "lse", .role = TRIAL_OUT, .type = TRIAL_STATE, .rows = N, .cols = 1};
     x.operand[1].any_type = true; /* either real type */
     x.operand[2] = max, x.operand[3] = sums, x.operand[4] = targets;
     break;
@@ -61,7 +61,7 @@ static struct trial trial_of(int kind, int64_t B, int64_t T, int64_t cols, int64
     x.name = "cross_entropy_bwd", x.call = call_bwd, x.n = 5;
     x.operand[0] = (struct trial_operand){.name = "dlogits", .type = TRIAL_REAL, .rows = N, .cols = cols};
     x.operand[1] = logits, x.operand[1].any_cols = x.operand[1].any_type = false;
-    x.operand[2] = (struct trial_operand){.name = "lse", .type = TRIAL_REAL, .rows = N, .cols = 1};
+    x.operand[2] = (struct trial_operand){.name = "lse", .type = TRIAL_STATE, .rows = N, .cols = 1};
     x.operand[3] = targets;
     x.operand[4] = (struct trial_operand){.name = "scale", .type = DTYPE_F64, .rows = 1, .cols = 1};
   }
@@ -143,7 +143,7 @@ static void float32_is_as_near_as_its_roundings(void)
 enum { PARTS_MAX = 6 };
 struct cut {
   int64_t B, T, V;
-  enum dtype real;
+  enum dtype real, state;
   int parts;
   double pad;
 };
@@ -160,7 +160,7 @@ static void make_whole(struct arena *a, struct rig *g, const struct cut *c, stru
   w->logits = arena_tensor(a, c->real, N, c->V, 0, 0);
   w->targets = arena_tensor(a, DTYPE_I32, c->B, c->T, 0, 0);
   w->losses = arena_tensor(a, DTYPE_F64, N, 1, 0, 0);
-  w->lse = arena_tensor(a, c->real, N, 1, 0, 0);
+  w->lse = arena_tensor(a, c->state, N, 1, 0, 0);
   w->scale = arena_tensor(a, DTYPE_F64, 1, 1, 0, 0);
   w->dlogits = arena_tensor(a, c->real, N, c->V, 0, 0);
   fill_seeded(&w->logits, 7);
@@ -223,17 +223,18 @@ static struct gap run_cut(enum dev_kind kind, const struct cut *c)
     for (int p = 0; p < c->parts; p++) put(S, i / 2, i % 2, get(S, i / 2, i % 2) + get(&sums[p], i / 2, i % 2));
   }
   const struct tensor losses = arena_place(&a, DTYPE_F64, N, 1, 0, 0, AROUND_OUTPUTS),
-                      lse = arena_place(&a, c->real, N, 1, 0, 0, AROUND_OUTPUTS);
+                      lse = arena_place(&a, c->state, N, 1, 0, 0, AROUND_OUTPUTS);
   CHECK_OK(op_cross_entropy_join(g.compute, &losses, &lse, M, S, &w.targets, c->V));
   for (int p = 0; p < c->parts; p++)
     CHECK_OK(
         op_cross_entropy_bwd(g.compute, &part[p], &part[p], &lse, &w.targets, &w.scale, p * width, valid_of(c, p)));
   CHECK_OK(dev_sync(g.dev));
 
-  const double unit = c->real == DTYPE_F64 ? 0x1p-53 : 0x1p-24;
+  const double unit = unit_of(c->real);
   struct gap gap = {distance(&losses, &w.losses), 0, 0, same_bits(&losses, &w.losses) && same_bits(&lse, &w.lse)};
   for (int64_t n = 0; n < N; n++)
-    gap.lse = fmax(gap.lse, fabs(get(&lse, n, 0) - get(&w.lse, n, 0)) / fmax(1, fabs(get(&w.lse, n, 0))) / unit);
+    gap.lse =
+        fmax(gap.lse, fabs(get(&lse, n, 0) - get(&w.lse, n, 0)) / fmax(1, fabs(get(&w.lse, n, 0))) / unit_of(c->state));
   for (int p = 0; p < c->parts; p++)
     for (int64_t n = 0; n < N; n++)
       for (int64_t v = 0; v < width; v++) {
@@ -262,10 +263,11 @@ static void parts_joined_are_the_whole(void)
   for (int k = 0; k < 2; k++)
     for (int i = 0; i < 5; i++)
       for (int n = 0; n < 4; n++)
-        for (int type = 0; type < 2; type++)
+        for (int type = 0; type < REALS; type++)
           for (int pad = 0; pad < 2; pad++) {
-            const struct cut c = {shapes[i][0], shapes[i][1],   shapes[i][2], type ? DTYPE_F64 : DTYPE_F32,
-                                  counts[n],    pad ? NAN : 1e3};
+            const enum dtype state = reals[type] == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+            const struct cut c = {shapes[i][0], shapes[i][1], shapes[i][2],   reals[type],
+                                  state,        counts[n],    pad ? NAN : 1e3};
             const struct gap g = run_cut(k ? DEV_LAZY : DEV_CPU, &c);
             CHECK_NEAR(g.loss, 0, (64 + 2 * counts[n]) * 0x1p-53);
             CHECK_NEAR(g.lse, 0, 2 + 2 * counts[n]);

@@ -31,7 +31,7 @@ static struct trial fwd(int64_t B, int64_t T, int64_t V)
                         .call = call_fwd,
                         .n = 4,
                         .operand = {{"losses", TRIAL_OUT, DTYPE_F64, N, 1},
-                                    {"lse", TRIAL_OUT, TRIAL_REAL, N, 1},
+                                    {"lse", TRIAL_OUT, TRIAL_STATE, N, 1},
                                     {"logits", TRIAL_IN, TRIAL_REAL, N, V, NULL, .any_cols = true},
                                     {"targets", TRIAL_IN, DTYPE_I32, B, T, V < 5 ? zeros : some_ignored}}};
 }
@@ -43,7 +43,7 @@ static struct trial bwd(int64_t B, int64_t T, int64_t V)
                         .n = 5,
                         .operand = {{"dlogits", TRIAL_OUT, TRIAL_REAL, N, V},
                                     {"logits", TRIAL_IN, TRIAL_REAL, N, V},
-                                    {"lse", TRIAL_IN, TRIAL_REAL, N, 1},
+                                    {"lse", TRIAL_IN, TRIAL_STATE, N, 1},
                                     {"targets", TRIAL_IN, DTYPE_I32, B, T, V < 5 ? zeros : some_ignored},
                                     {"scale", TRIAL_IN, DTYPE_F64, 1, 1}}};
 }
@@ -125,12 +125,12 @@ static void backward_matches_central_differences(void)
 
 static void dlogits_may_be_logits(void)
 {
-  for (int type = 0; type < 2; type++) {
+  for (int type = 0; type < REALS; type++) {
     struct arena a;
     struct tensor t[TRIAL_OPERANDS];
     const struct trial x = bwd(3, 11, 515);
     arena_open(&a);
-    trial_tensors(&x, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, t);
+    trial_tensors(&x, reals[type], 0, 0, &a, t);
     const struct tensor apart = t[0];
     trial_run(&x, DEV_CPU, 1, t);
     t[0] = t[1];
@@ -152,12 +152,12 @@ static void float32_is_as_near_as_its_roundings(void)
 
 static void large_logits_are_safe(void)
 {
-  for (int type = 0; type < 2; type++) {
+  for (int type = 0; type < REALS; type++) {
     struct arena a;
     struct tensor f[TRIAL_OPERANDS];
     const struct trial forward = fwd(1, 2, 3);
     arena_open(&a);
-    trial_tensors(&forward, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, f);
+    trial_tensors(&forward, reals[type], 0, 0, &a, f);
     fill_values(&f[2], (const double[]){0, 1e4, -1e4, -2e4, -3e4, -1e4});
     fill_values(&f[3], (const double[]){1, 2});
     trial_run(&forward, DEV_CPU, 1, f);

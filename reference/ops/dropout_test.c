@@ -74,13 +74,13 @@ static void wrong_shapes_are_refused(void)
 static void an_element_draws_its_own_word(void)
 {
   for (int i = 0; i < SIZES; i++)
-    for (int type = 0; type < 2; type++) {
+    for (int type = 0; type < REALS; type++) {
       const int64_t B = sizes[i][0], T = sizes[i][1], C = sizes[i][2];
       struct arena a;
       struct tensor t[TRIAL_OPERANDS];
       const struct trial x = drop(30, B, T, C);
       arena_open(&a);
-      trial_tensors(&x, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, t);
+      trial_tensors(&x, reals[type], 0, 0, &a, t);
       for (int64_t b = 0; b < B; b++) put(&t[3], b, 0, (double)(2000000011 - 1000 * b)); /* words beyond 2^32 */
       put(&t[2], 0, 0, 123456);
       trial_run(&x, DEV_CPU, 1, t);
@@ -92,7 +92,10 @@ static void an_element_draws_its_own_word(void)
           const uint64_t word =
               ((uint64_t)get(&t[3], n / T, 0) * POSITIONS_MAX + (uint64_t)(n % T)) * (uint64_t)C + (uint64_t)c;
           const bool keep = rng_u32(own, word) >= 0.3 * 4294967296.0 - 1;
-          const double v = get(&t[1], n, c), want = keep ? (type ? v * scale : (double)((float)v * (float)scale)) : 0;
+          const double v = get(&t[1], n, c),
+                       want = keep ? (reals[type] == DTYPE_F64 ? v * scale
+                                                               : stored(reals[type], (double)((float)v * (float)scale)))
+                                   : 0;
           if (get(&t[0], n, c) != want) CHECK_NEAR(get(&t[0], n, c), want, 0);
         }
       CHECK(all_finite(&t[0]));
@@ -127,13 +130,13 @@ static void a_cut_of_the_batch_changes_no_mask(void)
 static void a_shard_of_the_rows_changes_no_mask(void)
 {
   enum { B = 3, T = 5, C = 34, N = B * T };
-  for (int type = 0; type < 2; type++)
+  for (int type = 0; type < REALS; type++)
     for (int64_t shard = 1; shard <= N; shard++) {
       struct arena a;
       struct tensor whole[TRIAL_OPERANDS];
       const struct trial all = drop(50, B, T, C);
       arena_open(&a);
-      trial_tensors(&all, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, whole);
+      trial_tensors(&all, reals[type], 0, 0, &a, whole);
       const struct tensor y = arena_tensor(&a, whole[0].type, N, C, 3, 0);
       trial_run(&all, DEV_CPU, 1, whole);
       for (int64_t row0 = 0; row0 < N; row0 += shard) {

@@ -29,7 +29,27 @@ static enum err call_scale(struct dev_stream *s, const struct tensor *t, const s
   return op_scale(s, &t[0], &t[1], &t[2]);
 }
 
-enum { FILL, COPY, COPY_NARROW, COPY_WIDEN, COPY_INT, ADD, ACCUMULATE, SCALE, SCALE_F64, KINDS };
+enum {
+  FILL,
+  COPY,
+  COPY_NARROW,
+  COPY_WIDEN,
+  COPY_ROUND,
+  COPY_RAISE,
+  COPY_NARROW_BF16,
+  COPY_WIDEN_BF16,
+  COPY_INT,
+  ADD,
+  ACCUMULATE,
+  SCALE,
+  SCALE_F64,
+  KINDS
+};
+
+static const struct {
+  enum dtype to, from;
+} copies[] = {{DTYPE_F32, DTYPE_F64},  {DTYPE_F64, DTYPE_F32},  {DTYPE_BF16, DTYPE_F32}, {DTYPE_F32, DTYPE_BF16},
+              {DTYPE_BF16, DTYPE_F64}, {DTYPE_F64, DTYPE_BF16}, {DTYPE_I32, DTYPE_I32}};
 
 static struct trial trial_of(int kind, int64_t N, int64_t C)
 {
@@ -46,9 +66,13 @@ static struct trial trial_of(int kind, int64_t N, int64_t C)
     return (struct trial){.name = "copy", .call = call_copy, .n = 2, .operand = {y, x}};
   case COPY_NARROW:
   case COPY_WIDEN:
+  case COPY_ROUND:
+  case COPY_RAISE:
+  case COPY_NARROW_BF16:
+  case COPY_WIDEN_BF16:
   case COPY_INT:
-    y.type = kind == COPY_INT ? DTYPE_I32 : kind == COPY_NARROW ? DTYPE_F32 : DTYPE_F64;
-    x.type = kind == COPY_INT ? DTYPE_I32 : kind == COPY_NARROW ? DTYPE_F64 : DTYPE_F32;
+    y.type = copies[kind - COPY_NARROW].to;
+    x.type = copies[kind - COPY_NARROW].from;
     x.any_type = y.any_type = true;
     return (struct trial){.name = "copy", .call = call_copy, .n = 2, .operand = {y, x}};
   case ADD: return (struct trial){.name = "add", .call = call_add, .n = 3, .operand = {y, x, b}};
@@ -57,7 +81,7 @@ static struct trial trial_of(int kind, int64_t N, int64_t C)
     return (struct trial){.name = "accumulate", .call = call_accumulate, .n = 2, .operand = {y, x}};
   default:
     b = (struct trial_operand){
-        .name = "factor", .role = TRIAL_IN, .type = kind == SCALE ? TRIAL_REAL : DTYPE_F64, .rows = 1, .cols = 1};
+        .name = "factor", .role = TRIAL_IN, .type = kind == SCALE ? TRIAL_STATE : DTYPE_F64, .rows = 1, .cols = 1};
     b.any_type = kind == SCALE;
     return (struct trial){.name = "scale", .call = call_scale, .n = 3, .operand = {y, x, b}};
   }
@@ -110,13 +134,15 @@ static void copies_between_other_types_are_refused(void)
 static void values_are_those_of_the_formula(void)
 {
   for (int kind = 0; kind < KINDS; kind++)
-    for (int type = 0; type < 2; type++) {
+    for (int type = 0; type < REALS; type++) {
       struct arena a;
       struct tensor t[TRIAL_OPERANDS];
       const struct trial x = trial_of(kind, 3, 17);
       arena_open(&a);
-      trial_tensors(&x, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, t);
-      if (kind == COPY_NARROW) put(&t[1], 1, 1, 1 + 0x1.8p-24); /* rounds up to 1 + 2^-23 */
+      trial_tensors(&x, reals[type], 0, 0, &a, t);
+      if (kind == COPY_NARROW) put(&t[1], 1, 1, 1 + 0x1.8p-24);             /* rounds up to 1 + 2^-23 */
+      if (kind == COPY_ROUND) put(&t[1], 1, 1, 1 + 0x1.01p-8);              /* rounds up to 1 + 2^-7 */
+      if (kind == COPY_NARROW_BF16) put(&t[1], 1, 1, 1 + 0x1p-8 + 0x1p-40); /* float32's nearest is a tie */
       const struct tensor y0 = arena_tensor(&a, t[0].type, 3, 17, 0, 0);
       fill_seeded(&y0, 100); /* as trial_tensors() fills y when it is added to */
       trial_run(&x, DEV_CPU, 1, t);
@@ -125,8 +151,9 @@ static void values_are_those_of_the_formula(void)
         double want = kind == FILL ? 3 : get(&t[1], r, c);
         if (kind == ADD) want += get(&t[2], r, c);
         if (kind == ACCUMULATE) want += get(&y0, r, c);
-        if (kind >= SCALE) want *= t[0].type == DTYPE_F32 ? (double)(float)get(&t[2], 0, 0) : get(&t[2], 0, 0);
-        CHECK_NEAR(get(&t[0], r, c), t[0].type == DTYPE_F32 ? (double)(float)want : want, 0);
+        if (kind >= SCALE) want *= reals[type] == DTYPE_F64 ? get(&t[2], 0, 0) : (double)(float)get(&t[2], 0, 0);
+        if (kind == COPY_NARROW_BF16) want = (double)bf16_widen(bf16_round_f64(want)); /* at once */
+        CHECK_NEAR(get(&t[0], r, c), stored(t[0].type, want), 0);
       }
       arena_close(&a);
     }
@@ -139,12 +166,12 @@ static void outputs_may_be_inputs(void)
     int kind, same;
   } aliases[] = {{ADD, 1}, {ADD, 2}, {SCALE, 1}, {SCALE_F64, 1}};
   for (int i = 0; i < 4; i++)
-    for (int type = 0; type < 2; type++) {
+    for (int type = 0; type < REALS; type++) {
       struct arena a;
       struct tensor t[TRIAL_OPERANDS];
       const struct trial x = trial_of(aliases[i].kind, 17, 33);
       arena_open(&a);
-      trial_tensors(&x, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, t);
+      trial_tensors(&x, reals[type], 0, 0, &a, t);
       const struct tensor apart = t[0];
       trial_run(&x, DEV_CPU, 1, t);
       t[0] = t[aliases[i].same];

@@ -46,7 +46,7 @@ static struct trial bwd(int64_t B, int64_t T, int64_t C)
                         .n = 3,
                         .operand = {{"dy", TRIAL_IN, TRIAL_REAL, B * T, C},
                                     {"tokens", TRIAL_IN, DTYPE_I32, B, T},
-                                    {"dwte", TRIAL_INOUT, TRIAL_REAL, V, C, NULL, .any_rows = true}}};
+                                    {"dwte", TRIAL_INOUT, TRIAL_STATE, V, C, NULL, .any_rows = true}}};
 }
 /* Rows row0 .. row0 + n - 1 of the positions. */
 static struct trial position_fwd(int64_t B, int64_t T, int64_t C, int64_t row0, int64_t n)
@@ -68,7 +68,7 @@ static struct trial position_bwd(int64_t B, int64_t T, int64_t C, int64_t row0, 
                         .n = 3,
                         .operand = {{"dy", TRIAL_IN, TRIAL_REAL, n, C},
                                     {"positions", TRIAL_IN, DTYPE_I32, B, T, NULL, .any_rows = true, .any_cols = true},
-                                    {"dwpe", TRIAL_INOUT, TRIAL_REAL, P, C, NULL, .any_rows = true}}};
+                                    {"dwpe", TRIAL_INOUT, TRIAL_STATE, P, C, NULL, .any_rows = true}}};
 }
 
 /* B, T, C: the four, the positions both of all rows and of the last ones. */
@@ -227,10 +227,10 @@ static void gradients_add_rows_in_index_order(void)
  * the whole's, to the bit since all but one are zero, and gradients are the whole's rows. */
 static void parts_of_the_table_make_the_whole(void)
 {
-  for (int type = 0; type < 2; type++)
+  for (int type = 0; type < REALS; type++)
     for (int parts = 1; parts <= 6; parts++) {
       enum { B = 3, T = 5, C = 33 };
-      const enum dtype real = type ? DTYPE_F64 : DTYPE_F32;
+      const enum dtype real = reals[type];
       const int64_t height = (V + parts - 1) / parts;
       struct arena a;
       struct tensor f[TRIAL_OPERANDS], b[TRIAL_OPERANDS], pf[TRIAL_OPERANDS], pb[TRIAL_OPERANDS];
@@ -240,7 +240,8 @@ static void parts_of_the_table_make_the_whole(void)
       trial_tensors(&back, real, 0, 0, &a, b);
       for (int64_t n = 0; n < B * T; n++) put(&f[2], n / T, n % T, (double)((5 * n + 3) % V)); /* each at least once */
       b[1] = f[2];
-      const struct tensor before = arena_tensor(&a, real, V, C, 0, 0), sum = arena_tensor(&a, real, B * T, C, 0, 0);
+      const struct tensor before = arena_tensor(&a, b[2].type, V, C, 0, 0),
+                          sum = arena_tensor(&a, real, B * T, C, 0, 0);
       fill_seeded(&before, 102);
       trial_run(&forward, DEV_CPU, 1, f);
       trial_run(&back, DEV_CPU, 1, b);
@@ -253,7 +254,7 @@ static void parts_of_the_table_make_the_whole(void)
         arena_open(&own);
         trial_tensors(&pforward, real, 3, 0, &own, pf); /* what is not filled below is padding, of seeded numbers */
         trial_tensors(&pback, real, 0, 0, &own, pb);
-        const struct tensor padding = arena_tensor(&own, real, height, C, 0, 0);
+        const struct tensor padding = arena_tensor(&own, b[2].type, height, C, 0, 0);
         for (int64_t i = 0; i < height * C; i++) put(&padding, i / C, i % C, get(&pb[2], i / C, i % C));
         for (int64_t r = 0; r < height && pforward.first + r < V; r++)
           for (int64_t c = 0; c < C; c++) {

@@ -18,7 +18,8 @@ static enum err call_bwd_w(struct dev_stream *s, const struct tensor *t, const s
 
 static struct trial_operand weight(int form, enum trial_role role, int64_t I, int64_t O)
 {
-  struct trial_operand w = {.name = "w", .role = role, .type = TRIAL_REAL, .rows = I, .cols = O};
+  struct trial_operand w = {
+      .name = "w", .role = role, .type = role == TRIAL_IN ? TRIAL_REAL : TRIAL_STATE, .rows = I, .cols = O};
   if (form & TRANSPOSED) w.rows = O, w.cols = I;
   return w;
 }
@@ -52,7 +53,7 @@ static struct trial bwd_w(int form, int64_t N, int64_t I, int64_t O)
                         .operand = {weight(form, TRIAL_INOUT, I, O),
                                     {"dy", TRIAL_IN, TRIAL_REAL, N, O},
                                     {"x", TRIAL_IN, TRIAL_REAL, N, I},
-                                    {"db", TRIAL_INOUT, TRIAL_REAL, 1, O}}};
+                                    {"db", TRIAL_INOUT, TRIAL_STATE, 1, O}}};
 }
 
 static enum err call_bias(struct dev_stream *s, const struct tensor *t, const struct trial *x)
@@ -110,12 +111,12 @@ static void float32_is_as_near_as_its_roundings(void)
 /* x = [1 2; 3 4], w = [1 0 2; 0 1 -1], b = [10 20 30] */
 static void a_small_case_by_hand(void)
 {
-  for (int form = 0; form < FORMS; form++) {
+  for (int form = 0; form < FORMS * REALS; form++) {
     struct arena a;
     struct tensor t[TRIAL_OPERANDS];
-    const struct trial x = fwd(form, 2, 2, 3);
+    const struct trial x = fwd(form % FORMS, 2, 2, 3);
     arena_open(&a);
-    trial_tensors(&x, DTYPE_F32, 0, 0, &a, t);
+    trial_tensors(&x, reals[form / FORMS], 0, 0, &a, t);
     fill_values(&t[1], (const double[]){1, 2, 3, 4});
     fill_values(&t[2], form & TRANSPOSED ? (const double[]){1, 0, 0, 1, 2, -1} : (const double[]){1, 0, 2, 0, 1, -1});
     if (form & BIAS) fill_values(&t[3], (const double[]){10, 20, 30});

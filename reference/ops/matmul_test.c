@@ -1,7 +1,8 @@
 /* matmul_test.c - products in every transpose, stride and size, and which of their bits are fixed. */
 #include "ops/op_trial.h"
 
-enum { TRANSPOSE_A = 1, TRANSPOSE_B = 2, ACCUMULATE = 4, FORMS = 8 };
+/* STATE: bf16 into float32. */
+enum { TRANSPOSE_A = 1, TRANSPOSE_B = 2, ACCUMULATE = 4, STATE = 8, FORMS = 16 };
 
 static enum err call(struct dev_stream *s, const struct tensor *t, const struct trial *x)
 {
@@ -13,8 +14,10 @@ static struct trial product(int form, int64_t M, int64_t N, int64_t K)
   struct trial x = {.name = "matmul",
                     .call = call,
                     .number = form,
+                    .bf16_only = (form & STATE) != 0,
                     .n = 3,
-                    .operand = {{"c", form & ACCUMULATE ? TRIAL_INOUT : TRIAL_OUT, TRIAL_REAL, M, N},
+                    .operand = {{"c", form & ACCUMULATE ? TRIAL_INOUT : TRIAL_OUT,
+                                 form & STATE ? TRIAL_STATE : TRIAL_REAL, M, N, NULL, .any_type = (form & STATE) != 0},
                                 {"a", TRIAL_IN, TRIAL_REAL, M, K},
                                 {"b", TRIAL_IN, TRIAL_REAL, K, N}}};
   if (form & TRANSPOSE_A) x.operand[1].rows = K, x.operand[1].cols = M;
@@ -56,18 +59,19 @@ static void a_small_case_by_hand(void)
   static const double a[] = {1, 2, 3, 4, 5, 6}, at[] = {1, 4, 2, 5, 3, 6}, b[] = {1, 0, 2, -1, 1, 3},
                       bt[] = {1, 2, 1, 0, -1, 3};
   for (int form = 0; form < FORMS; form++)
-    for (int type = 0; type < 2; type++) {
+    for (int type = 0; type < REALS; type++) {
       struct arena arena;
       struct tensor t[TRIAL_OPERANDS];
       const struct trial x = product(form, 2, 2, 3);
+      if (x.bf16_only && reals[type] != DTYPE_BF16) continue;
       arena_open(&arena);
-      trial_tensors(&x, type ? DTYPE_F64 : DTYPE_F32, 1, 0, &arena, t);
+      trial_tensors(&x, reals[type], 1, 0, &arena, t);
       if (form & ACCUMULATE) fill_values(&t[0], (const double[]){100, 200, 300, 400});
       fill_values(&t[1], form & TRANSPOSE_A ? at : a);
       fill_values(&t[2], form & TRANSPOSE_B ? bt : b);
       trial_run(&x, DEV_CPU, 1, t);
       const double add = form & ACCUMULATE ? 100 : 0, want[] = {8 + add, 7 + 2 * add, 20 + 3 * add, 13 + 4 * add};
-      for (int i = 0; i < 4; i++) CHECK_NEAR(get(&t[0], i / 2, i % 2), want[i], 0);
+      for (int i = 0; i < 4; i++) CHECK_NEAR(get(&t[0], i / 2, i % 2), stored(t[0].type, want[i]), 0);
       arena_close(&arena);
     }
 }
@@ -75,7 +79,7 @@ static void a_small_case_by_hand(void)
 /* The contract in so many words: K terms in index order, each product rounded, starting from c or 0. */
 static void float64_adds_in_index_order(void)
 {
-  for (int form = 0; form < FORMS; form++)
+  for (int form = 0; form < STATE; form++)
     for (int i = 0; i < SIZES; i++) {
       struct arena a;
       struct tensor t[TRIAL_OPERANDS];
@@ -97,7 +101,8 @@ static void float64_adds_in_index_order(void)
     }
 }
 
-/* |error| <= K 2^-24 sum |a b| <= K^2 2^-24; random signs leave sqrt(K) of one K, and c is of size sqrt(K). */
+/* A product of two bf16 is exact in float32.  |error| <= K 2^-24 sum |a b| <= K^2 2^-24; random signs leave sqrt(K) of
+ * one K, and c is of size sqrt(K). */
 static void float32_is_as_near_as_its_roundings(void)
 {
   for (int form = 0; form < FORMS; form++)
@@ -109,12 +114,12 @@ static void float32_is_as_near_as_its_roundings(void)
 
 static void an_empty_sum_is_zero(void)
 {
-  for (int type = 0; type < 2; type++) {
+  for (int type = 0; type < REALS; type++) {
     struct arena a;
     struct tensor t[TRIAL_OPERANDS];
     const struct trial x = product(0, 2, 3, 0);
     arena_open(&a);
-    trial_tensors(&x, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, t);
+    trial_tensors(&x, reals[type], 0, 0, &a, t);
     trial_run(&x, DEV_CPU, 1, t);
     for (int i = 0; i < 6; i++) CHECK_NEAR(get(&t[0], i / 3, i % 3), 0, 0);
     arena_close(&a);
@@ -129,9 +134,9 @@ static void fewer_threads_than_asked_for_are_refused(void)
 
 static void the_library_is_named_with_its_version(void)
 {
-  int major = 0, minor = -1, patch = -1;
-  CHECK(sscanf(op_matmul_library(), "oneDNN %d.%d.%d", &major, &minor, &patch) == 3);
-  CHECK(major >= 2 && minor >= 0 && patch >= 0);
+  int major = 0, minor = -1, patch = -1, end = 0;
+  CHECK(sscanf(op_matmul_library(), "oneDNN %d.%d.%d; bf16 %n", &major, &minor, &patch, &end) == 3);
+  CHECK(major >= 2 && minor >= 0 && patch >= 0 && end > 0);
 }
 
 int main(void)

@@ -8,7 +8,7 @@
  *   trial_declares    each operand is declared to the device as what it is, and the gaps between
  *                     its rows are not
  *   trial_refuses     one row or column more, or another type, is ERR_ARG, operand by operand
- *   trial_rounding    float32 is as near to float64 as its roundings allow
+ *   trial_rounding    float32 and bfloat16 are as near to float64 as their roundings allow
  *   trial_slope       a backward agrees with central differences of its forward, in float64
  * Inputs are seeded and never zero; outputs start as 0xFF, which is NaN.
  */
@@ -49,11 +49,11 @@ static inline void rig_close(struct rig *g)
 /* --- trials -------------------------------------------------------------------------- */
 
 enum trial_role { TRIAL_IN, TRIAL_OUT, TRIAL_INOUT };
-enum { TRIAL_REAL = DTYPE_COUNT, TRIAL_OPERANDS = 10 };
+enum { TRIAL_REAL = DTYPE_COUNT, TRIAL_STATE, TRIAL_OPERANDS = 10 };
 struct trial_operand {
   const char *name;
   enum trial_role role;
-  int type; /* an enum dtype, or TRIAL_REAL: float32 and float64 in turn */
+  int type; /* an enum dtype, or TRIAL_REAL: each work type in turn, or TRIAL_STATE: the state type that goes with it */
   int64_t rows, cols;
   void (*fill)(const struct tensor *t, uint32_t seed); /* NULL: fill_seeded */
   bool any_rows, any_cols, any_type;                   /* no error if changed */
@@ -61,18 +61,25 @@ struct trial_operand {
 struct trial {
   const char *name;
   enum err (*call)(struct dev_stream *s, const struct tensor *t, const struct trial *trial);
-  int number;    /* for call: heads, a flag, how many columns count */
-  int64_t first; /* for call: where a part begins in the whole      */
+  int number;     /* for call: heads, a flag, how many columns count */
+  int64_t first;  /* for call: where a part begins in the whole      */
+  bool bf16_only; /* no call of another work type                   */
   int n;
   struct trial_operand operand[TRIAL_OPERANDS];
 };
 
+static inline enum dtype trial_type(const struct trial_operand *o, enum dtype real)
+{
+  if (o->type == TRIAL_REAL) return real;
+  if (o->type == TRIAL_STATE) return real == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+  return (enum dtype)o->type;
+}
 static inline void trial_tensors(const struct trial *x, enum dtype real, int64_t gap, int64_t shift, struct arena *a,
                                  struct tensor t[TRIAL_OPERANDS])
 {
   for (int i = 0; i < x->n; i++) {
     const struct trial_operand *o = &x->operand[i];
-    t[i] = arena_place(a, o->type == TRIAL_REAL ? real : (enum dtype)o->type, o->rows, o->cols, gap, shift,
+    t[i] = arena_place(a, trial_type(o, real), o->rows, o->cols, gap, shift,
                        o->role == TRIAL_IN ? AROUND_INPUTS : AROUND_OUTPUTS);
     if (o->role != TRIAL_OUT) (o->fill ? o->fill : fill_seeded)(&t[i], 100 + (uint32_t)i);
   }
@@ -164,10 +171,11 @@ static inline void trial_far_rows(const struct trial *x, enum dtype real)
 
 static inline void trial_same_bits(const struct trial *x)
 {
-  trial_far_rows(x, DTYPE_F32);
-  trial_far_rows(x, DTYPE_F64);
-  trial_same_bits_as(x, DTYPE_F32);
-  trial_same_bits_as(x, DTYPE_F64);
+  for (int i = 0; i < REALS; i++) {
+    if (x->bf16_only && reals[i] != DTYPE_BF16) continue;
+    trial_far_rows(x, reals[i]);
+    trial_same_bits_as(x, reals[i]);
+  }
 }
 
 /* Does an access of `bytes` at `at` from another stream, without an event, count as unordered with the call? */
@@ -194,7 +202,7 @@ static inline void trial_declares(const struct trial *x)
       struct arena a;
       struct tensor t[TRIAL_OPERANDS];
       arena_open(&a);
-      trial_tensors(x, DTYPE_F64, 3, 0, &a, t);
+      trial_tensors(x, x->bf16_only ? DTYPE_BF16 : DTYPE_F64, 3, 0, &a, t);
       const size_t size = dtype_bytes(t[i].type);
       char *at = corner ? tensor_row(&t[i], o->rows - 1) + (size_t)(o->cols - 1) * size : (char *)t[i].at;
       char what[160];
@@ -215,14 +223,14 @@ static inline void trial_refused(const struct trial *x, const struct tensor t[TR
   check_err(x->call(g->compute, t, x), ERR_ARG, __FILE__, __LINE__, what);
 }
 
-static inline void trial_refuses(const struct trial *x)
+static inline void trial_refuses_as(const struct trial *x, enum dtype real)
 {
   struct arena a;
   struct rig g;
   struct tensor t[TRIAL_OPERANDS];
   arena_open(&a);
   rig_open(&g, DEV_LAZY, 1);
-  trial_tensors(x, DTYPE_F32, 1, 0, &a, t);
+  trial_tensors(x, real, 1, 0, &a, t);
   for (int i = 0; i < x->n; i++) {
     const struct trial_operand *o = &x->operand[i];
     const struct tensor keep = t[i];
@@ -232,7 +240,10 @@ static inline void trial_refuses(const struct trial *x)
     t[i].cols++;
     if (!o->any_cols) trial_refused(x, t, &g, o->name, "another column count");
     t[i] = keep;
-    t[i].type = keep.type == DTYPE_F32 ? DTYPE_F64 : DTYPE_U8;
+    if (keep.type == DTYPE_F32) /* narrower memory would do for neither: nothing runs */
+      t[i].type = real == DTYPE_F32 ? DTYPE_F64 : DTYPE_BF16;
+    else
+      t[i].type = keep.type == DTYPE_BF16 ? DTYPE_F16 : DTYPE_U8;
     if (!o->any_type) trial_refused(x, t, &g, o->name, "another type");
     t[i] = keep;
     if (keep.cols > 1) t[i].stride = keep.cols - 1;
@@ -241,6 +252,12 @@ static inline void trial_refuses(const struct trial *x)
   }
   rig_close(&g);
   free(a.at);
+}
+
+static inline void trial_refuses(const struct trial *x)
+{
+  if (!x->bf16_only) trial_refuses_as(x, DTYPE_F32);
+  trial_refuses_as(x, DTYPE_BF16);
 }
 
 /* `gradient` against central differences of sum(weight * output `out`) in input `in`, all float64.  t are the
@@ -274,13 +291,14 @@ static inline void trial_slope(const struct trial *x, const struct tensor t[TRIA
   check_near(worst, 0, bound, __FILE__, __LINE__, what);
 }
 
-/* Every output in float32 is within `units` * 2^-24 of the float64 one, relative to the largest of that output. */
-static inline void trial_rounding(const struct trial *x, double units)
+/* Every output is as near to the float64 one of the same inputs as rounding allows: computing in float32 may cost
+ * `units` * 2^-24 of the largest of that output, storing in bfloat16 half a unit of the element more. */
+static inline void trial_rounding_as(const struct trial *x, enum dtype real, double units)
 {
   struct arena a;
   struct tensor narrow[TRIAL_OPERANDS], wide[TRIAL_OPERANDS];
   arena_open(&a);
-  trial_tensors(x, DTYPE_F32, 0, 0, &a, narrow);
+  trial_tensors(x, real, 0, 0, &a, narrow);
   trial_tensors(x, DTYPE_F64, 0, 0, &a, wide);
   for (int i = 0; i < x->n; i++)
     for (int64_t k = 0; x->operand[i].role != TRIAL_OUT && k < tensor_count(&wide[i]); k++)
@@ -288,24 +306,36 @@ static inline void trial_rounding(const struct trial *x, double units)
   trial_run(x, DEV_CPU, 1, narrow);
   trial_run(x, DEV_CPU, 1, wide);
   for (int i = 0; i < x->n; i++) {
-    double size = 0;
-    for (int64_t r = 0; r < wide[i].rows; r++)
-      for (int64_t c = 0; c < wide[i].cols; c++) size = fmax(size, fabs(get(&wide[i], r, c)));
+    double size = 0, worst = 0;
+    for (int64_t k = 0; k < tensor_count(&wide[i]); k++)
+      size = fmax(size, fabs(get(&wide[i], k / wide[i].cols, k % wide[i].cols)));
+    for (int64_t k = 0; k < tensor_count(&wide[i]); k++) {
+      const double want = get(&wide[i], k / wide[i].cols, k % wide[i].cols),
+                   got = get(&narrow[i], k / wide[i].cols, k % wide[i].cols),
+                   stored = narrow[i].type == DTYPE_BF16 ? 0x1p-8 * (fabs(want) + units * 0x1p-24 * size) : 0;
+      const double excess = (fabs(got - want) - stored) / size * 0x1p24;
+      if (!(excess <= worst)) worst = excess;
+    }
     char what[160];
-    snprintf(what, sizeof what, "%s [%d]: float32 %s, in 2^-24 of its largest", x->name, x->number, x->operand[i].name);
-    if (x->operand[i].role != TRIAL_IN)
-      check_near(distance(&narrow[i], &wide[i]) / size * 0x1p24, 0, units, __FILE__, __LINE__, what);
+    snprintf(what, sizeof what, "%s [%d]: %s %s, in 2^-24 of its largest", x->name, x->number, dtype_name(real),
+             x->operand[i].name);
+    if (x->operand[i].role != TRIAL_IN) check_near(worst, 0, units, __FILE__, __LINE__, what);
   }
   arena_close(&a);
 }
+static inline void trial_rounding(const struct trial *x, double units)
+{
+  if (!x->bf16_only) trial_rounding_as(x, DTYPE_F32, units);
+  trial_rounding_as(x, DTYPE_BF16, units);
+}
 
-/* With a team smaller than asked for, oneDNN would leave rows unwritten: a float32 call must fail, and say why. */
+/* With a team smaller than asked for, oneDNN would leave rows unwritten: the call must fail, and say why. */
 static inline enum err allow_fewer_threads(void *args)
 {
   omp_set_dynamic(*(const int *)args);
   return ERR_OK;
 }
-static inline void trial_needs_its_threads(const struct trial *x)
+static inline void trial_needs_its_threads_as(const struct trial *x, enum dtype real)
 {
   static const struct dev_kernel kernel = {.name = "allow_fewer_threads", .run = allow_fewer_threads};
   for (int threads = 1; threads <= 2; threads++) {
@@ -316,7 +346,7 @@ static inline void trial_needs_its_threads(const struct trial *x)
     struct dev *dev;
     struct dev_stream *s;
     arena_open(&a);
-    trial_tensors(x, DTYPE_F32, 0, 0, &a, t);
+    trial_tensors(x, real, 0, 0, &a, t);
     CHECK_OK(dev_open(&config, &dev));
     CHECK_OK(dev_stream_open(dev, "compute", DEV_COMPUTE, &s));
     CHECK_OK(dev_submit(s, &kernel, &dynamic, sizeof dynamic, NULL, 0));
@@ -327,6 +357,12 @@ static inline void trial_needs_its_threads(const struct trial *x)
     dev_close(dev);
     arena_close(&a);
   }
+}
+
+static inline void trial_needs_its_threads(const struct trial *x)
+{
+  trial_needs_its_threads_as(x, DTYPE_F32);
+  trial_needs_its_threads_as(x, DTYPE_BF16);
 }
 
 #endif

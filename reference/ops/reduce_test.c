@@ -62,12 +62,12 @@ static void a_small_case_by_hand(void)
 {
   static const double want[] = {3, 55, 5};
   for (int kind = 0; kind < HASH; kind++)
-    for (int type = 0; type < 2; type++) {
+    for (int type = 0; type < REALS; type++) {
       struct arena a;
       struct tensor t[TRIAL_OPERANDS];
       const struct trial x = reduce(kind, 1, 5);
       arena_open(&a);
-      trial_tensors(&x, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, t);
+      trial_tensors(&x, reals[type], 0, 0, &a, t);
       fill_values(&t[1], (const double[]){1, -2, 3, -4, 5});
       trial_run(&x, DEV_CPU, 1, t);
       CHECK_NEAR(get(&t[0], 0, 0), want[kind], 0);
@@ -80,13 +80,13 @@ static void sums_are_those_of_long_doubles(void)
 {
   for (int kind = 0; kind < HASH; kind++)
     for (int i = 0; i < SIZES; i++)
-      for (int type = 0; type < 2; type++) {
+      for (int type = 0; type < REALS; type++) {
         struct arena a;
         struct tensor t[TRIAL_OPERANDS];
         const struct trial x = reduce(kind, sizes[i][0], sizes[i][1]);
         arena_open(&a);
-        trial_tensors(&x, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, t);
-        for (int64_t r = 0; type && r < t[1].rows; r++) /* digits that a float does not hold */
+        trial_tensors(&x, reals[type], 0, 0, &a, t);
+        for (int64_t r = 0; reals[type] == DTYPE_F64 && r < t[1].rows; r++) /* digits that a float does not hold */
           for (int64_t c = 0; c < t[1].cols; c++) put(&t[1], r, c, get(&t[1], r, c) / 3);
         trial_run(&x, DEV_CPU, 2, t);
         long double want = 0, size = 0;
@@ -162,12 +162,12 @@ static void nothing_sums_to_zero(void)
 static void max_abs_shows_a_nan(void)
 {
   for (int at = 0; at < 5000; at += 131)
-    for (int type = 0; type < 2; type++) {
+    for (int type = 0; type < REALS; type++) {
       struct arena a;
       struct tensor t[TRIAL_OPERANDS];
       const struct trial x = reduce(MAX_ABS, 1, 5000);
       arena_open(&a);
-      trial_tensors(&x, type ? DTYPE_F64 : DTYPE_F32, 0, 0, &a, t);
+      trial_tensors(&x, reals[type], 0, 0, &a, t);
       put(&t[1], 0, 2500, -INFINITY);
       trial_run(&x, DEV_CPU, 1, t);
       CHECK(get(&t[0], 0, 0) == INFINITY);

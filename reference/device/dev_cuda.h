@@ -23,10 +23,17 @@ struct dev_cuda_report {
   long long a, b, c, d;
 };
 
+/* What a room above keeps for a stream: all NULL when the stream opens, filled at first use, destroyed (if not
+ * NULL) before the stream is. */
+struct dev_cuda_kept {
+  void *at;
+  void (*destroy)(void *at);
+};
+
 /* One a stream, as long as it lives. */
 struct dev_cuda {
   void *stream;           /* cudaStream_t                                                */
-  void *blas;             /* cublasLtHandle_t; NULL before its first user makes it       */
+  struct dev_cuda_kept *products; /* library handle and chosen kernels of matmul_cuda.c  */
   void *workspace;        /* of this stream alone, contents lost between kernels         */
   size_t workspace_bytes;
   struct dev_cuda_report *report; /* of this piece of work                               */

@@ -1,0 +1,492 @@
+/* attention_mma.cuh - attention in bf16 on tensor cores, for head sizes up to 160.
+ *
+ * A block has MMA_WARPS warps; each takes ATOMS * 16 rows of the block's tile and meets the tiles of the other side,
+ * which cp.async brings in turn into one of two places while the warps compute on the other.  Tiles lie in shared
+ * memory in rows of DP + 8 elements, DP being D rounded up (columns from D on are 0): 8 rows of 16 bytes, as ldmatrix
+ * reads them, then lie in 8 different groups of banks.
+ *
+ *   forward    rows: queries.  s = q k^T; p = 2^(s - max), kept in registers as the left operand of p v
+ *   dq         rows: queries.  s, dp = do v^T, ds = p (dp - delta); dq = ds k
+ *   dk, dv     rows: keys.  s^T = k q^T, dp^T = v do^T, so that p^T and ds^T are left operands: dv = p^T do, dk = ds^T q
+ *
+ * Every sum is of one warp and in one order: no atomics.  Products accumulate in float; max, sum, lse and delta are
+ * float; p and ds are rounded to bf16 for their second product, as in Dao et al. 2022.  Scores are in units of log 2.
+ */
+#ifndef OPS_ATTENTION_MMA_CUH
+#define OPS_ATTENTION_MMA_CUH
+
+#include "device/cuda_mma.cuh"
+#include "ops/attention_tiles.cuh"
+
+typedef __nv_bfloat16 bf16;
+
+enum { MMA_WARPS = 4, MMA_THREADS = MMA_WARPS * WARP };
+#define LOG2_E 1.4426950408889634
+
+/* --- tiles -------------------------------------------------------------------------------- */
+
+/* Rows [first, first + ROWS) of one head; those from c.T on are 0. */
+template <int DP, int ROWS>
+static __device__ __forceinline__ void load_tile(bf16 *to, const bf16 *from, int64_t stride, int first,
+                                                 const struct attention_case &c)
+{
+  enum { LD = DP + 8, PIECES = DP / 8 };
+  if (c.aligned) {
+#pragma unroll
+    for (int i = (int)threadIdx.x; i < ROWS * PIECES; i += MMA_THREADS) {
+      const int row = i / PIECES, col = i % PIECES * 8;
+      const bool there = first + row < c.T && col < c.D;
+      cp_async_16(to + row * LD + col, there ? from + (first + row) * stride + col : from, there ? 16 : 0);
+    }
+  } else {
+    for (int i = (int)threadIdx.x; i < ROWS * DP; i += MMA_THREADS) {
+      const int row = i / DP, col = i % DP;
+      const bool there = first + row < c.T && col < c.D;
+      to[row * LD + col] = there ? from[(first + row) * stride + col] : __float2bfloat16_rn(0.0f);
+    }
+  }
+}
+
+/* The warp's own ROWS rows of a tile, to rows [first ..) of one head. */
+template <int DP, int ROWS>
+static __device__ __forceinline__ void store_rows(bf16 *to, int64_t stride, int first, const bf16 *from,
+                                                  const struct attention_case &c)
+{
+  enum { LD = DP + 8, PIECES = DP / 8 };
+  if (c.aligned) {
+    for (int i = thread_lane(); i < ROWS * PIECES; i += WARP) {
+      const int row = i / PIECES, col = i % PIECES * 8;
+      if (first + row < c.T && col < c.D)
+        store_vector<bf16, 8>(to + (first + row) * stride + col, load_vector<bf16, 8>(from + row * LD + col));
+    }
+  } else {
+    for (int i = thread_lane(); i < ROWS * DP; i += WARP) {
+      const int row = i / DP, col = i % DP;
+      if (first + row < c.T && col < c.D) to[(first + row) * stride + col] = from[row * LD + col];
+    }
+  }
+}
+
+/* --- products of one warp ------------------------------------------------------------------- */
+
+/* Where this lane reads a 16 x 16 piece of a tile for ldmatrix: as left operand, or transposed as right operand,
+ * rows come first; as right operand columns do. */
+template <int DP>
+static __device__ __forceinline__ const bf16 *rows_first(const bf16 *tile)
+{
+  const int lane = thread_lane();
+  return tile + (lane & 15) * (DP + 8) + (lane >> 4) * 8;
+}
+template <int DP>
+static __device__ __forceinline__ const bf16 *columns_first(const bf16 *tile)
+{
+  const int lane = thread_lane();
+  return tile + ((lane & 7) + (lane >> 4) * 8) * (DP + 8) + (lane >> 3 & 1) * 8;
+}
+
+/* Columns [16 k, 16 k + 16) of the warp's rows. */
+template <int DP, int ATOMS>
+static __device__ __forceinline__ void load_left(unsigned left[ATOMS][4], const bf16 *rows, int k)
+{
+#pragma unroll
+  for (int a = 0; a < ATOMS; a++) ldmatrix_x4(left[a], rows_first<DP>(rows) + a * 16 * (DP + 8) + k * 16);
+}
+
+/* s = the warp's rows * (COLUMNS rows of tile)^T: 2 * 16 ATOMS * COLUMNS * DP FLOPs. */
+template <int DP, int ATOMS, int COLUMNS>
+static __device__ __forceinline__ void scores(float s[ATOMS][COLUMNS / 8][4], const bf16 *rows, const bf16 *tile)
+{
+#pragma unroll
+  for (int a = 0; a < ATOMS; a++)
+#pragma unroll
+    for (int n = 0; n < COLUMNS / 8; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) s[a][n][i] = 0.0f;
+#pragma unroll
+  for (int k = 0; k < DP / 16; k++) {
+    unsigned left[ATOMS][4];
+    load_left<DP, ATOMS>(left, rows, k);
+#pragma unroll
+    for (int n = 0; n < COLUMNS / 16; n++) {
+      unsigned right[4];
+      ldmatrix_x4(right, columns_first<DP>(tile) + n * 16 * (DP + 8) + k * 16);
+#pragma unroll
+      for (int a = 0; a < ATOMS; a++) {
+        mma_bf16(s[a][2 * n], left[a], right);
+        mma_bf16(s[a][2 * n + 1], left[a], right + 2);
+      }
+    }
+  }
+}
+
+/* sum += w * tile, w [16 ATOMS, ROWS] as scores() leaves it, tile ROWS rows: 2 * 16 ATOMS * ROWS * DP FLOPs. */
+template <int DP, int ATOMS, int ROWS>
+static __device__ __forceinline__ void add_product(float sum[ATOMS][DP / 8][4], const float w[ATOMS][ROWS / 8][4],
+                                                   const bf16 *tile)
+{
+#pragma unroll
+  for (int k = 0; k < ROWS / 16; k++) {
+    unsigned left[ATOMS][4];
+#pragma unroll
+    for (int a = 0; a < ATOMS; a++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) left[a][i] = bf16_pair(w[a][2 * k + i / 2][i % 2 * 2], w[a][2 * k + i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+    for (int n = 0; n < DP / 16; n++) {
+      unsigned right[4];
+      ldmatrix_x4_trans(right, rows_first<DP>(tile) + k * 16 * (DP + 8) + n * 16);
+#pragma unroll
+      for (int a = 0; a < ATOMS; a++) {
+        mma_bf16(sum[a][2 * n], left[a], right);
+        mma_bf16(sum[a][2 * n + 1], left[a], right + 2);
+      }
+    }
+  }
+}
+
+/* The warp's rows of `sum`, times a factor for each row, to its own rows of a tile that nobody else reads any more. */
+template <int DP, int ATOMS>
+static __device__ __forceinline__ void put_rows(bf16 *rows, const float sum[ATOMS][DP / 8][4], const float factor[ATOMS][2])
+{
+  const int lane = thread_lane();
+  __syncwarp();
+#pragma unroll
+  for (int a = 0; a < ATOMS; a++)
+#pragma unroll
+    for (int n = 0; n < DP / 8; n++)
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        bf16 *to = rows + (a * 16 + r * 8 + lane / 4) * (DP + 8) + n * 8 + lane % 4 * 2;
+        *reinterpret_cast<__nv_bfloat162 *>(to) =
+            __floats2bfloat162_rn(sum[a][n][2 * r] * factor[a][r], sum[a][n][2 * r + 1] * factor[a][r]);
+      }
+  __syncwarp();
+}
+
+/* Of the four lanes that share a row. */
+static __device__ __forceinline__ float quad_max(float x)
+{
+  x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, 1));
+  return fmaxf(x, __shfl_xor_sync(ALL_LANES, x, 2));
+}
+static __device__ __forceinline__ float quad_sum(float x)
+{
+  x += __shfl_xor_sync(ALL_LANES, x, 1);
+  return x + __shfl_xor_sync(ALL_LANES, x, 2);
+}
+
+/* This lane's rows of the tile whose first is `first`: their numbers, and their document ids. */
+template <int ATOMS>
+static __device__ __forceinline__ int row_of(int first, int a, int r)
+{
+  return first + (thread_warp() * ATOMS + a) * 16 + r * 8 + thread_lane() / 4;
+}
+template <int ATOMS>
+static __device__ __forceinline__ void row_ids(int id[ATOMS][2], const int *docs, int first, int T)
+{
+#pragma unroll
+  for (int a = 0; a < ATOMS; a++)
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int row = row_of<ATOMS>(first, a, r);
+      id[a][r] = row < T ? docs[row] : -1;
+    }
+}
+
+/* x = value where the query does not see the key; rows are queries, or with KEYS keys. */
+template <int ATOMS, int COLUMNS, bool KEYS>
+static __device__ __forceinline__ void mask(float x[ATOMS][COLUMNS / 8][4], float value, const int row_id[ATOMS][2],
+                                            int first_row, int first_column, const int *docs, int T)
+{
+#pragma unroll
+  for (int n = 0; n < COLUMNS / 8; n++)
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      const int column = first_column + n * 8 + thread_lane() % 4 * 2 + j, column_id = docs[min(column, T - 1)];
+#pragma unroll
+      for (int a = 0; a < ATOMS; a++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+          const int row = row_of<ATOMS>(first_row, a, r);
+          const bool seen = KEYS ? sees(column, column_id, row, row_id[a][r]) : sees(row, row_id[a][r], column, column_id);
+          if (!seen || column >= T) x[a][n][2 * r + j] = value;
+        }
+    }
+}
+
+/* --- forward ---------------------------------------------------------------------------------- */
+
+/* FLOPs: 4 D for each pair of query and key in a tile that holds a pair that sees.  Bytes: q once, k and v once for
+ * each tile of queries (mostly out of the L2 cache), o and lse written once. */
+template <int DP, int ATOMS, int COLUMNS>
+static __global__ void __launch_bounds__(MMA_THREADS) mma_fwd(const struct attention_case c)
+{
+  enum { LD = DP + 8, ROWS = MMA_WARPS * ATOMS * 16, TILE = COLUMNS * LD };
+  SHARED_DYNAMIC(bf16, q_tile);
+  bf16 *const k_tiles = q_tile + ROWS * LD, *const v_tiles = k_tiles + 2 * TILE;
+  const struct place p = place_of(c, ROWS, true);
+  const int *docs = head_docs(c, p);
+  const struct ids *grains = head_grains(c, p);
+  const int64_t C = (int64_t)c.a.heads * c.D, stride = c.a.qkv.stride;
+  const bf16 *q = head_rows<const bf16>(c.a.qkv, c, p, 0), *k = q + C, *v = k + C;
+  const struct ids mine = ids_of(grains, p.first / GRAIN, ROWS / GRAIN, grains_in(c.T));
+  const int first = first_grain(grains, p.first / GRAIN, mine) * GRAIN / COLUMNS,
+            last = (min(p.first + ROWS, c.T) - 1) / COLUMNS;
+  const float unit = (float)(c.scale * LOG2_E);
+
+  load_tile<DP, ROWS>(q_tile, q, stride, p.first, c);
+  load_tile<DP, COLUMNS>(k_tiles, k, stride, first * COLUMNS, c);
+  load_tile<DP, COLUMNS>(v_tiles, v, stride, first * COLUMNS, c);
+  cp_async_commit();
+
+  bf16 *const rows = q_tile + thread_warp() * ATOMS * 16 * LD;
+  float o[ATOMS][DP / 8][4], most[ATOMS][2], sum[ATOMS][2];
+  int id[ATOMS][2];
+  row_ids<ATOMS>(id, docs, p.first, c.T);
+#pragma unroll
+  for (int a = 0; a < ATOMS; a++) {
+#pragma unroll
+    for (int n = 0; n < DP / 8; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) o[a][n][i] = 0.0f;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      most[a][r] = -INFINITY;
+      sum[a][r] = 0.0f;
+    }
+  }
+
+  for (int tile = first; tile <= last; tile++) {
+    const int now = (tile - first) % 2 * TILE, next = TILE - now, k0 = tile * COLUMNS;
+    cp_async_wait<0>();
+    __syncthreads(); /* this tile is here for all; nobody reads the one before it any more */
+    if (tile < last) {
+      load_tile<DP, COLUMNS>(k_tiles + next, k, stride, k0 + COLUMNS, c);
+      load_tile<DP, COLUMNS>(v_tiles + next, v, stride, k0 + COLUMNS, c);
+      cp_async_commit();
+    }
+    float s[ATOMS][COLUMNS / 8][4];
+    scores<DP, ATOMS, COLUMNS>(s, rows, k_tiles + now);
+    if (k0 + COLUMNS > p.first || !ids_are_one(mine, ids_of(grains, k0 / GRAIN, COLUMNS / GRAIN, grains_in(c.T))))
+      mask<ATOMS, COLUMNS, false>(s, -INFINITY, id, p.first, k0, docs, c.T);
+#pragma unroll
+    for (int a = 0; a < ATOMS; a++)
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        float top = most[a][r];
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 8; n++) top = fmaxf(top, fmaxf(s[a][n][2 * r], s[a][n][2 * r + 1]));
+        top = quad_max(top);
+        const float shift = top == -INFINITY ? 0.0f : top * unit; /* nothing so far: 2^(-inf - 0) is 0 */
+        const float shrink = exp2_approx(fmaf(most[a][r], unit, -shift));
+        float added = 0.0f;
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 8; n++)
+#pragma unroll
+          for (int j = 2 * r; j < 2 * r + 2; j++) {
+            s[a][n][j] = exp2_approx(fmaf(s[a][n][j], unit, -shift));
+            added += s[a][n][j];
+          }
+        sum[a][r] = fmaf(sum[a][r], shrink, added);
+        most[a][r] = top;
+#pragma unroll
+        for (int n = 0; n < DP / 8; n++) {
+          o[a][n][2 * r] *= shrink;
+          o[a][n][2 * r + 1] *= shrink;
+        }
+      }
+    add_product<DP, ATOMS, COLUMNS>(o, s, v_tiles + now);
+  }
+
+  float factor[ATOMS][2];
+#pragma unroll
+  for (int a = 0; a < ATOMS; a++)
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int row = row_of<ATOMS>(p.first, a, r);
+      const float total = quad_sum(sum[a][r]);
+      factor[a][r] = 1.0f / total;
+      if (thread_lane() % 4 == 0 && row < c.T)
+        ((float *)c.a.lse.at)[(p.b * c.T + row) * c.a.lse.stride + p.h] = most[a][r] * (float)c.scale + logf(total);
+    }
+  put_rows<DP, ATOMS>(rows, o, factor);
+  store_rows<DP, ATOMS * 16>(head_rows<bf16>(c.a.o, c, p, 0), c.a.o.stride, row_of<ATOMS>(p.first, 0, 0) - thread_lane() / 4,
+                             rows, c);
+}
+
+/* --- backward ----------------------------------------------------------------------------------- */
+
+/* In place, from scores s and dp of one group of columns: s -> p, dp -> ds / scale.  Rows are queries, or with KEYS keys. */
+template <int ATOMS, int COLUMNS, bool KEYS>
+static __device__ __forceinline__ void weights_and_slopes(float s[ATOMS][COLUMNS / 8][4], float dp[ATOMS][COLUMNS / 8][4],
+                                                          float unit, const struct row_stats<float> row[ATOMS][2],
+                                                          const struct row_stats<float> *column)
+{
+#pragma unroll
+  for (int n = 0; n < COLUMNS / 8; n++)
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      struct row_stats<float> of = {0.0f, 0.0f};
+      if (KEYS) of = column[n * 8 + thread_lane() % 4 * 2 + j];
+#pragma unroll
+      for (int a = 0; a < ATOMS; a++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+          if (!KEYS) of = row[a][r];
+          const float p = exp2_approx(fmaf(s[a][n][2 * r + j], unit, -of.lse));
+          s[a][n][2 * r + j] = p;
+          dp[a][n][2 * r + j] = p * (dp[a][n][2 * r + j] - of.delta);
+        }
+    }
+}
+
+/* dq of one tile of queries.  FLOPs: 6 D a pair in a tile that is looked at. */
+template <int DP, int ATOMS, int COLUMNS, int GROUP>
+static __global__ void __launch_bounds__(MMA_THREADS) mma_bwd_q(const struct attention_case c)
+{
+  enum { LD = DP + 8, ROWS = MMA_WARPS * ATOMS * 16, TILE = COLUMNS * LD };
+  SHARED_DYNAMIC(bf16, q_tile);
+  bf16 *const do_tile = q_tile + ROWS * LD, *const k_tiles = do_tile + ROWS * LD, *const v_tiles = k_tiles + 2 * TILE;
+  const struct place p = place_of(c, ROWS, true);
+  const int *docs = head_docs(c, p);
+  const struct ids *grains = head_grains(c, p);
+  const int64_t C = (int64_t)c.a.heads * c.D, stride = c.a.qkv.stride;
+  const bf16 *q = head_rows<const bf16>(c.a.qkv, c, p, 0), *k = q + C, *v = k + C;
+  const struct ids mine = ids_of(grains, p.first / GRAIN, ROWS / GRAIN, grains_in(c.T));
+  const int first = first_grain(grains, p.first / GRAIN, mine) * GRAIN / COLUMNS,
+            last = (min(p.first + ROWS, c.T) - 1) / COLUMNS;
+  const float unit = (float)(c.scale * LOG2_E);
+
+  load_tile<DP, ROWS>(q_tile, q, stride, p.first, c);
+  load_tile<DP, ROWS>(do_tile, head_rows<const bf16>(c.a.d_o, c, p, 0), c.a.d_o.stride, p.first, c);
+  load_tile<DP, COLUMNS>(k_tiles, k, stride, first * COLUMNS, c);
+  load_tile<DP, COLUMNS>(v_tiles, v, stride, first * COLUMNS, c);
+  cp_async_commit();
+
+  const int own = thread_warp() * ATOMS * 16 * LD;
+  float dq[ATOMS][DP / 8][4];
+  struct row_stats<float> row[ATOMS][2];
+  int id[ATOMS][2];
+  row_ids<ATOMS>(id, docs, p.first, c.T);
+#pragma unroll
+  for (int a = 0; a < ATOMS; a++) {
+#pragma unroll
+    for (int n = 0; n < DP / 8; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) dq[a][n][i] = 0.0f;
+#pragma unroll
+    for (int r = 0; r < 2; r++) row[a][r] = head_stats<float>(c, p)[row_of<ATOMS>(p.first, a, r)];
+  }
+
+  for (int tile = first; tile <= last; tile++) {
+    const int now = (tile - first) % 2 * TILE, next = TILE - now, k0 = tile * COLUMNS;
+    cp_async_wait<0>();
+    __syncthreads(); /* as in mma_fwd */
+    if (tile < last) {
+      load_tile<DP, COLUMNS>(k_tiles + next, k, stride, k0 + COLUMNS, c);
+      load_tile<DP, COLUMNS>(v_tiles + next, v, stride, k0 + COLUMNS, c);
+      cp_async_commit();
+    }
+    const bool masked =
+        k0 + COLUMNS > p.first || !ids_are_one(mine, ids_of(grains, k0 / GRAIN, COLUMNS / GRAIN, grains_in(c.T)));
+#pragma unroll 1
+    for (int group = 0; group < COLUMNS; group += GROUP) {
+      float s[ATOMS][GROUP / 8][4], dp[ATOMS][GROUP / 8][4];
+      scores<DP, ATOMS, GROUP>(s, q_tile + own, k_tiles + now + group * LD);
+      scores<DP, ATOMS, GROUP>(dp, do_tile + own, v_tiles + now + group * LD);
+      weights_and_slopes<ATOMS, GROUP, false>(s, dp, unit, row, NULL);
+      if (masked) mask<ATOMS, GROUP, false>(dp, 0.0f, id, p.first, k0 + group, docs, c.T);
+      add_product<DP, ATOMS, GROUP>(dq, dp, k_tiles + now + group * LD);
+    }
+  }
+
+  float factor[ATOMS][2];
+#pragma unroll
+  for (int a = 0; a < ATOMS; a++) factor[a][0] = factor[a][1] = (float)c.scale;
+  put_rows<DP, ATOMS>(q_tile + own, dq, factor);
+  store_rows<DP, ATOMS * 16>(head_rows<bf16>(c.a.dqkv, c, p, 0), c.a.dqkv.stride,
+                             row_of<ATOMS>(p.first, 0, 0) - thread_lane() / 4, q_tile + own, c);
+}
+
+/* dk and dv of one tile of keys.  FLOPs: 8 D a pair in a tile that is looked at. */
+template <int DP, int ATOMS, int COLUMNS, int GROUP>
+static __global__ void __launch_bounds__(MMA_THREADS) mma_bwd_kv(const struct attention_case c)
+{
+  enum { LD = DP + 8, ROWS = MMA_WARPS * ATOMS * 16, TILE = COLUMNS * LD };
+  SHARED_DYNAMIC(bf16, k_tile);
+  bf16 *const v_tile = k_tile + ROWS * LD, *const q_tiles = v_tile + ROWS * LD, *const do_tiles = q_tiles + 2 * TILE;
+  struct row_stats<float> *const stats_tiles = (struct row_stats<float> *)(do_tiles + 2 * TILE);
+  const struct place p = place_of(c, ROWS, false);
+  const int *docs = head_docs(c, p);
+  const struct ids *grains = head_grains(c, p);
+  const struct row_stats<float> *stats = head_stats<float>(c, p);
+  const int64_t C = (int64_t)c.a.heads * c.D, stride = c.a.qkv.stride;
+  const bf16 *q = head_rows<const bf16>(c.a.qkv, c, p, 0), *k = q + C, *v = k + C,
+             *d_o = head_rows<const bf16>(c.a.d_o, c, p, 0);
+  const int n_grains = grains_in(c.T), end = min((p.first + ROWS) / GRAIN, n_grains);
+  const struct ids mine = ids_of(grains, p.first / GRAIN, ROWS / GRAIN, n_grains);
+  const int first = p.first / COLUMNS, last = last_grain(grains, end, n_grains, mine) * GRAIN / COLUMNS;
+  const float unit = (float)(c.scale * LOG2_E);
+
+  load_tile<DP, ROWS>(k_tile, k, stride, p.first, c);
+  load_tile<DP, ROWS>(v_tile, v, stride, p.first, c);
+
+  const int own = thread_warp() * ATOMS * 16 * LD;
+  float dk[ATOMS][DP / 8][4], dv[ATOMS][DP / 8][4];
+  int id[ATOMS][2];
+  row_ids<ATOMS>(id, docs, p.first, c.T);
+#pragma unroll
+  for (int a = 0; a < ATOMS; a++)
+#pragma unroll
+    for (int n = 0; n < DP / 8; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) dk[a][n][i] = dv[a][n][i] = 0.0f;
+
+  for (int tile = first - 1; tile <= last; tile++) { /* the first turn loads only */
+    const int now = (tile - first) & 1, next = !now, q0 = tile * COLUMNS;
+    if (tile >= first) {
+      cp_async_wait<0>();
+      __syncthreads(); /* as in mma_fwd */
+    }
+    if (tile < last) {
+      load_tile<DP, COLUMNS>(q_tiles + next * TILE, q, stride, q0 + COLUMNS, c);
+      load_tile<DP, COLUMNS>(do_tiles + next * TILE, d_o, c.a.d_o.stride, q0 + COLUMNS, c);
+      for (int i = (int)threadIdx.x; i < COLUMNS / 2; i += MMA_THREADS) /* two of 8 bytes; rows past T are there */
+        cp_async_16(stats_tiles + next * COLUMNS + 2 * i, stats + q0 + COLUMNS + 2 * i, 16);
+      cp_async_commit();
+    }
+    if (tile < first) continue;
+    const bool masked =
+        q0 < p.first + ROWS - 1 || !ids_are_one(mine, ids_of(grains, q0 / GRAIN, COLUMNS / GRAIN, n_grains));
+#pragma unroll 1
+    for (int group = 0; group < COLUMNS; group += GROUP) {
+      const bf16 *q_rows = q_tiles + now * TILE + group * LD, *do_rows = do_tiles + now * TILE + group * LD;
+      float s[ATOMS][GROUP / 8][4], dp[ATOMS][GROUP / 8][4];
+      scores<DP, ATOMS, GROUP>(s, k_tile + own, q_rows);
+      scores<DP, ATOMS, GROUP>(dp, v_tile + own, do_rows);
+      weights_and_slopes<ATOMS, GROUP, true>(s, dp, unit, NULL, stats_tiles + now * COLUMNS + group);
+      if (masked) {
+        mask<ATOMS, GROUP, true>(s, 0.0f, id, p.first, q0 + group, docs, c.T);
+        mask<ATOMS, GROUP, true>(dp, 0.0f, id, p.first, q0 + group, docs, c.T);
+      }
+      add_product<DP, ATOMS, GROUP>(dv, s, do_rows);
+      add_product<DP, ATOMS, GROUP>(dk, dp, q_rows);
+    }
+  }
+
+  float scale[ATOMS][2], one[ATOMS][2];
+#pragma unroll
+  for (int a = 0; a < ATOMS; a++)
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      scale[a][r] = (float)c.scale;
+      one[a][r] = 1.0f;
+    }
+  const int first_row = row_of<ATOMS>(p.first, 0, 0) - thread_lane() / 4;
+  put_rows<DP, ATOMS>(k_tile + own, dk, scale);
+  put_rows<DP, ATOMS>(v_tile + own, dv, one);
+  store_rows<DP, ATOMS * 16>(head_rows<bf16>(c.a.dqkv, c, p, C), c.a.dqkv.stride, first_row, k_tile + own, c);
+  store_rows<DP, ATOMS * 16>(head_rows<bf16>(c.a.dqkv, c, p, 2 * C), c.a.dqkv.stride, first_row, v_tile + own, c);
+}
+
+#endif

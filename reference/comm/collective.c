@@ -8,12 +8,15 @@
  *   scratch a: what is sent packed, or received to be unpacked into `all`
  *   scratch b: what is received for this rank alone, and the rank-ordered sums
  *
- * Nothing here blocks, and only the stream's own thread touches a work or its link.
+ * Nothing here blocks, and only one thread touches a work or its link: the stream's own, or, where the
+ * link's calls are issued to a stream of the device, the host's, which goes through the whole machine at once.
+ * A staged comm's work is on copies of the views in the host's memory.
  */
 #include "comm/collective.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "comm/staged.h"
 #include "comm/view.h"
 
 #include <inttypes.h>
@@ -243,6 +246,17 @@ static enum err test(void *args, bool *done)
   return ERR_OK;
 }
 
+/* To at->stream, where all of it is done in order. */
+static enum err issue(const struct dev_cuda *at, void *args)
+{
+  struct work *w = args;
+  bool done = false;
+  w->c->link->at = at;
+  TRY(start(w));
+  while (!done) TRY(test(w, &done));
+  return ERR_OK;
+}
+
 #define KERNEL(literal) {.name = literal, .start = start, .test = test}
 static const struct dev_kernel kernels[COLLECTIVES] = {
   [ALLREDUCE] = KERNEL("allreduce"), [REDUCE_SCATTER] = KERNEL("reduce_scatter"), [ALLGATHER] = KERNEL("allgather"),
@@ -326,15 +340,97 @@ static int ranges_of(const struct work *w, struct dev_range *out)
   return n;
 }
 
+/* --- delay --------------------------------------------------------------------------- */
+
+struct delay {
+  double ms, start_ms;
+};
+
+static enum err delay_start(void *args)
+{
+  struct delay *d = args;
+  d->start_ms = clock_ms();
+  return ERR_OK;
+}
+
+static enum err delay_test(void *args, bool *done)
+{
+  const struct delay *d = args;
+  *done = clock_ms() - d->start_ms >= d->ms;
+  return ERR_OK;
+}
+
+enum err collective_delay(struct comm *c, double *left_ms)
+{
+  static const struct dev_kernel kernel = {.name = "delay", .start = delay_start, .test = delay_test};
+  const struct delay d = {.ms = c->config.delay_ms};
+  *left_ms = c->on_cuda ? 0 : d.ms;
+  if (*left_ms < d.ms) TRY(dev_submit(c->stream, &kernel, &d, sizeof d, NULL, 0));
+  return ERR_OK;
+}
+
+/* --- by way of the host ----------------------------------------------------------------- */
+
+enum { IN = 1, OUT = 2 };
+
+/* What happens to all, and to mine: its data goes in, or comes out. */
+static int flow_all(const struct work *w)
+{
+  switch (w->kind) {
+  case ALLREDUCE: return IN | OUT;
+  case REDUCE_SCATTER: return IN;
+  case ALLGATHER: return OUT;
+  case BROADCAST: return w->c->rank == w->root ? IN : OUT;
+  default: return 0;
+  }
+}
+
+static int flow_mine(const struct work *w) { return w->kind == ALLGATHER ? IN : w->kind == REDUCE_SCATTER ? OUT : 0; }
+
+/* Dense copies of both views on the host, side by side, each begun on a line of its own. */
+static enum err place_on_host(struct work *w)
+{
+  char *at;
+  const bool parts = w->kind == REDUCE_SCATTER || w->kind == ALLGATHER;
+  const size_t all = (size_t)tensor_count(&w->all) * dtype_bytes(w->all.type), mine_at = (all + 255) / 256 * 256;
+  const size_t mine = parts ? (size_t)tensor_count(&w->mine) * dtype_bytes(w->mine.type) : 0;
+  TRY(staged_place(w->c->staged, mine_at + mine, &at));
+  w->all = tensor_at(at, w->all.type, w->all.rows, w->all.cols);
+  w->mine = parts ? tensor_at(at + mine_at, w->mine.type, w->mine.rows, w->mine.cols) : w->all;
+  cut(w); /* the pieces are those of the views; what can go directly has changed */
+  return ERR_OK;
+}
+
+static enum err submit(struct work *w)
+{
+  struct dev_kernel kernel = kernels[w->kind];
+  struct dev_range ranges[4];
+  if (w->c->link->issued) kernel.cuda = issue;
+  TRY(dev_submit(w->c->stream, &kernel, w, sizeof *w, ranges, ranges_of(w, ranges)));
+  return ERR_OK;
+}
+
+static enum err submit_staged(struct work *w)
+{
+  struct dev_stream *s = w->c->stream;
+  const struct tensor all = w->all, mine = w->mine;
+  TRY(place_on_host(w));
+  if (flow_all(w) & IN) TRY(staged_copy(s, "to host", &w->all, &all));
+  if (flow_mine(w) & IN) TRY(staged_copy(s, "to host", &w->mine, &mine));
+  TRY(submit(w));
+  if (flow_all(w) & OUT) TRY(staged_copy(s, "from host", &all, &w->all));
+  if (flow_mine(w) & OUT) TRY(staged_copy(s, "from host", &mine, &w->mine));
+  return ERR_OK;
+}
+
 enum err collective_queue(struct comm *c, enum collective kind, const struct tensor *all, const struct tensor *mine,
                           enum comm_op op, int root)
 {
-  struct work w = {.c = c, .kind = kind, .op = op, .root = root, .all = *all, .mine = *mine, .delay_ms = c->config.delay_ms,
-                   .step = c->world->step};
-  struct dev_range ranges[4];
+  struct work w = {.c = c, .kind = kind, .op = op, .root = root, .all = *all, .mine = *mine, .step = c->world->step};
   cut(&w);
   if (c->n > 1) TRY(check_scratch(&w));
   TRY(trace_add(c, collective_names[kind], all->type, tensor_count(all), w.piece, &w.sequence));
-  TRY(dev_submit(c->stream, &kernels[kind], &w, sizeof w, ranges, ranges_of(&w, ranges)));
+  TRY(collective_delay(c, &w.delay_ms));
+  TRY(c->staged ? submit_staged(&w) : submit(&w));
   return ERR_OK;
 }

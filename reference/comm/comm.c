@@ -1,5 +1,7 @@
 /* comm.c - the life of a comm, and the checks of what is asked of it. */
 #include "comm/collective.h"
+#include "comm/link_cuda.h"
+#include "comm/staged.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,6 +27,31 @@ static int free_place(const struct comm_world *w)
   return -1;
 }
 
+/* Scratch where the link works. */
+static enum err take_scratch(struct comm *c, void **out)
+{
+  struct dev *d = dev_of(c->stream);
+  if (c->staged) TRY(dev_host_alloc(d, c->area, out));
+  else TRY(dev_alloc(d, c->area, DEV_COMMUNICATION, "comm scratch", out));
+  return ERR_OK;
+}
+
+static void free_scratch(struct comm *c, void *at)
+{
+  if (c->staged) dev_host_free(dev_of(c->stream), at);
+  else dev_free(dev_of(c->stream), at);
+}
+
+static enum err make_link(struct comm *c, const int *ranks)
+{
+  TRY(link_create(c->world->all, ranks, c->n, &c->link));
+  if (!c->on_cuda || c->staged) return ERR_OK;
+  struct link *mpi = c->link;
+  const enum err err = link_cuda_create(mpi, ranks, c->stream, &c->config, c->b, &c->link);
+  link_destroy(mpi);
+  return err ? err_trace(err, __FILE__, __LINE__) : ERR_OK;
+}
+
 enum err comm_create(struct comm_world *w, struct dev_stream *s, const int *ranks, int n, size_t max_bytes,
                      const struct comm_config *config, struct comm **out)
 {
@@ -43,13 +70,15 @@ enum err comm_create(struct comm_world *w, struct dev_stream *s, const int *rank
   c->config = *config;
   c->n = n;
   c->index = index;
+  c->on_cuda = dev_kind_of(dev_of(s)) == DEV_CUDA;
+  if (c->on_cuda && n > 1 && config->transport == COMM_STAGED) TRY_TO(free_comm, staged_create(dev_of(s), &c->staged));
   if (n > 1) {
     const size_t least = 16 * (size_t)n, wanted = max_bytes > least ? max_bytes : least;
     c->area = (wanted + 255) / 256 * 256;
-    TRY_TO(free_comm, dev_alloc(dev_of(s), c->area, DEV_COMMUNICATION, "comm scratch", (void **)&c->a));
-    TRY_TO(free_a, dev_alloc(dev_of(s), c->area, DEV_COMMUNICATION, "comm scratch", (void **)&c->b));
+    TRY_TO(free_staged, take_scratch(c, (void **)&c->a));
+    TRY_TO(free_a, take_scratch(c, (void **)&c->b));
   }
-  TRY_TO(free_b, link_create(w->all, ranks, n, &c->link));
+  TRY_TO(free_b, make_link(c, ranks));
   c->rank = link_rank(c->link);
 
   pthread_mutex_lock(&w->lock);
@@ -59,9 +88,11 @@ enum err comm_create(struct comm_world *w, struct dev_stream *s, const int *rank
   return ERR_OK;
 
 free_b:
-  dev_free(dev_of(s), c->b);
+  free_scratch(c, c->b);
 free_a:
-  dev_free(dev_of(s), c->a);
+  free_scratch(c, c->a);
+free_staged:
+  staged_destroy(c->staged);
 free_comm:
   free(c);
   return err;
@@ -74,9 +105,18 @@ void comm_destroy(struct comm *c)
   trace_detach(c);
   pthread_mutex_unlock(&c->world->lock);
   link_destroy(c->link);
-  dev_free(dev_of(c->stream), c->b);
-  dev_free(dev_of(c->stream), c->a);
+  free_scratch(c, c->b);
+  free_scratch(c, c->a);
+  staged_destroy(c->staged);
   free(c);
+}
+
+enum err comm_nccl(char *out, size_t bytes) { return link_cuda_library(out, bytes); }
+
+enum err comm_check_nccl(struct comm_world *w, struct dev *d)
+{
+  TRY(link_cuda_check(w->all, NULL, dev_uuid(d)));
+  return ERR_OK;
 }
 
 int comm_group_rank(const struct comm *c) { return c->rank; }

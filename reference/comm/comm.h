@@ -7,6 +7,9 @@
  * Counts are equal on all ranks and 64-bit.  Data is contiguous or strided views;
  * a strided one is packed by the collective.  A group of one is a copy.
  *
+ * On a CUDA device a comm is NCCL's communicator, its calls issued to the stream, or `staged`: data
+ * goes to pinned memory of the host and by MPI from there.  Order, counts and trace are the same.
+ *
  * Every collective is written to the world's trace when it is queued; a PMPI shim
  * that does not know this file counts calls and bytes.
  */
@@ -31,18 +34,29 @@ int comm_size(const struct comm_world *w);
 int comm_node_rank(const struct comm_world *w); /* among the ranks of this host */
 int comm_node_size(const struct comm_world *w);
 const char *comm_library(void); /* "Open MPI 4.1.4", "MPICH 4.0.2" */
+enum err comm_nccl(char *out, size_t bytes); /* "2.28.9"; ERR_UNAVAILABLE: why there is none */
+/* All ranks: may those of the whole job exchange by NCCL?  Fails as comm_create, on all alike. */
+enum err comm_check_nccl(struct comm_world *w, struct dev *d);
 
 enum comm_reduce {
   COMM_FAST,   /* the library's own reduction: what is timed                     */
   COMM_ORDERED /* adds in rank order: equal bits on every rank, any bucket size  */
 };
 
+/* Between CUDA devices; others do not look at it. */
+enum comm_transport {
+  COMM_NCCL,  /* one device a rank                                    */
+  COMM_STAGED /* through the host: correctness only, never a speed    */
+};
+
 struct comm_config {
   const char *name;  /* literal: "dp", "world"; stands in trace and messages     */
   enum comm_reduce reduce;
-  bool synchronous;  /* sends complete only when received: shows deadlocks       */
+  bool synchronous;  /* sends complete only once their receiver has posted: shows deadlocks */
   double delay_ms;   /* planted: every collective of this comm starts this late  */
   int64_t piece;     /* most elements of one MPI call; 0: as many as its int counts allow */
+  enum comm_transport transport;
+  const char *nccl_algo, *nccl_proto; /* read in comm_create only, as NCCL_ALGO and NCCL_PROTO; NULL: as they are set */
 };
 
 /* Collective over `ranks` (world ranks, ascending, n of them, this one among them).
@@ -50,7 +64,9 @@ struct comm_config {
  * Scratch is taken now (DEV_COMMUNICATION): two blocks of max(max_bytes, 16 n) rounded up
  * to 256, none for a group of one.  What cannot go straight from the caller's memory
  * (strided views, rank-ordered sums) goes through it in as many pieces as it takes; the
- * pieces change no bit of an ordered sum. */
+ * pieces change no bit of an ordered sum.  A staged comm's two blocks, and room for what passes
+ * through, are the host's.  Fails for NCCL, on all its ranks alike: ERR_INVALID when two of them are on one
+ * device or have other versions, ERR_UNAVAILABLE without it. */
 enum err comm_create(struct comm_world *w, struct dev_stream *s, const int *ranks, int n, size_t max_bytes,
                      const struct comm_config *config, struct comm **out);
 void comm_destroy(struct comm *c); /* all its ranks; NULL is allowed */
@@ -104,6 +120,7 @@ struct comm_call {
   int sequence;    /* of this call in its comm, from 1                   */
   int ranks, rank; /* size of the group, this rank in it                 */
   bool ordered, synchronous;
+  bool nccl;       /* went by NCCL: nothing of MPI                        */
   int64_t piece;   /* elements (of a rank's part) that one round of MPI calls moves */
 };
 void comm_trace_at(struct comm_world *w, int64_t step, int microbatch); /* tags what is queued next */
@@ -118,7 +135,7 @@ void comm_trace_restart(struct comm_world *w);
 int64_t comm_ring_bytes(const char *op, int64_t bytes, int n);
 
 /* The MPI calls that a traced call stands for, as the PMPI shim counts them; nothing in a
- * group of one (but for send and recv) or for 0 elements.  P is the number of pieces.
+ * group of one (but for send and recv), for 0 elements or by NCCL.  P is the number of pieces.
  *   allreduce       fast     P MPI_Iallreduce: the buffer
  *                   ordered  P MPI_Ialltoallv: the buffer; P MPI_Iallgatherv: this rank's shares
  *   reduce_scatter  fast     P MPI_Ireduce_scatter_block: all n parts

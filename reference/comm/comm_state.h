@@ -38,6 +38,8 @@ struct comm {
   struct comm_config config;
   int n, rank, index;
   char *a, *b;       /* two blocks of scratch, `area` bytes each */
+  bool on_cuda;
+  struct staged *staged; /* where data waits on the host; NULL: the link reaches the device's memory */
   size_t area;
   bool grouping;
   int n_messages;

@@ -2,6 +2,7 @@
 #include "comm/collective.h"
 
 #include "base/clock.h"
+#include "comm/staged.h"
 #include "comm/view.h"
 
 #include <inttypes.h>
@@ -89,23 +90,66 @@ static enum err test(void *args, bool *done)
   return ERR_OK;
 }
 
+static enum err issue(const struct dev_cuda *at, void *args)
+{
+  struct post *p = args;
+  bool done = false;
+  p->c->link->at = at;
+  TRY(start(p));
+  while (!done) TRY(test(p, &done));
+  return ERR_OK;
+}
+
 static const struct dev_kernel send_kernel = {.name = "send", .start = start, .test = test};
 static const struct dev_kernel recv_kernel = {.name = "recv", .start = start, .test = test};
 static const struct dev_kernel both_kernel = {.name = "exchange", .start = start, .test = test};
 
-static enum err queue(struct post *p)
+static enum err submit(struct post *p, size_t packed)
 {
   struct comm *c = p->c;
   struct dev_range ranges[MESSAGES_MAX + 1];
-  const struct dev_kernel *kernel = p->n > 1 ? &both_kernel : p->messages[0].send ? &send_kernel : &recv_kernel;
+  struct dev_kernel kernel = p->n > 1 ? both_kernel : p->messages[0].send ? send_kernel : recv_kernel;
+  int n = p->n;
+  if (c->link->issued) kernel.cuda = issue;
+  for (int i = 0; i < n; i++) ranges[i] = p->messages[i].send ? dev_reads(&p->messages[i].t) : dev_writes(&p->messages[i].t);
+  if (packed > 0)
+    ranges[n++] = (struct dev_range){.at = c->a, .row_bytes = packed, .stride_bytes = packed, .rows = 1, .write = true};
+  TRY(dev_submit(c->stream, &kernel, p, sizeof *p, ranges, n));
+  return ERR_OK;
+}
+
+/* Dense copies of all messages on the host, each begun on a line of its own. */
+static enum err submit_staged(struct post *p)
+{
+  struct tensor views[MESSAGES_MAX];
+  size_t bytes = 0, starts[MESSAGES_MAX];
+  char *at;
+  for (int i = 0; i < p->n; i++) {
+    views[i] = p->messages[i].t;
+    starts[i] = bytes;
+    bytes += ((size_t)tensor_count(&views[i]) * dtype_bytes(views[i].type) + 255) / 256 * 256;
+  }
+  TRY(staged_place(p->c->staged, bytes, &at));
+  for (int i = 0; i < p->n; i++) {
+    struct message *m = &p->messages[i];
+    m->t = tensor_at(at + starts[i], m->t.type, m->t.rows, m->t.cols);
+    if (m->send) TRY(staged_copy(p->c->stream, "to host", &m->t, &views[i]));
+  }
+  TRY(submit(p, 0));
+  for (int i = 0; i < p->n; i++)
+    if (!p->messages[i].send) TRY(staged_copy(p->c->stream, "from host", &views[i], &p->messages[i].t));
+  return ERR_OK;
+}
+
+static enum err queue(struct post *p)
+{
+  struct comm *c = p->c;
   const int64_t piece = piece_of(c);
   size_t packed = 0;
   int64_t pieces = 0;
   for (int i = 0; i < p->n; i++) {
-    const struct tensor *t = &p->messages[i].t;
     packed += packed_bytes(&p->messages[i]);
-    pieces += (tensor_count(t) + piece - 1) / piece;
-    ranges[i] = p->messages[i].send ? dev_reads(t) : dev_writes(t);
+    pieces += (tensor_count(&p->messages[i].t) + piece - 1) / piece;
   }
   if (packed > c->area)
     FAIL(ERR_ARG, "strided messages on '%s' need %zu bytes of scratch; the comm was created with %zu", c->config.name, packed, c->area);
@@ -118,16 +162,14 @@ static enum err queue(struct post *p)
     TRY(trace_add(c, m->send ? "send" : "recv", m->t.type, tensor_count(&m->t), piece, &sequence));
     if (i == 0) p->sequence = sequence;
   }
-  int n = p->n;
-  if (packed > 0)
-    ranges[n++] = (struct dev_range){.at = c->a, .row_bytes = packed, .stride_bytes = packed, .rows = 1, .write = true};
-  TRY(dev_submit(c->stream, kernel, p, sizeof *p, ranges, n));
+  TRY(collective_delay(c, &p->delay_ms));
+  TRY(c->staged ? submit_staged(p) : submit(p, packed));
   return ERR_OK;
 }
 
 enum err collective_queue_messages(struct comm *c)
 {
-  struct post p = {.c = c, .n = c->n_messages, .step = c->world->step, .delay_ms = c->config.delay_ms};
+  struct post p = {.c = c, .n = c->n_messages, .step = c->world->step};
   for (int i = 0; i < p.n; i++) p.messages[i] = c->messages[i];
   c->n_messages = 0; /* also when it fails: a group is not half kept */
   if (p.n > 0) TRY(queue(&p));

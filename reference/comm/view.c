@@ -7,10 +7,16 @@
 
 enum { PACK, UNPACK };
 
-static void copy(const struct tensor *t, int64_t first, int64_t count, char *packed, int direction)
+struct tensor view_packed(const struct tensor *t)
 {
   struct tensor v = *t;
-  if (fault_is(FAULT_CL_NONCONTIGUOUS_TENSOR) && direction == PACK) v.stride = v.cols; /* pointer and count, whatever the stride */
+  if (fault_is(FAULT_CL_NONCONTIGUOUS_TENSOR)) v.stride = v.cols;
+  return v;
+}
+
+static void copy(const struct tensor *t, int64_t first, int64_t count, char *packed, int direction)
+{
+  const struct tensor v = direction == PACK ? view_packed(t) : *t;
   const size_t size = dtype_bytes(v.type);
   while (count > 0) {
     const int64_t row = first / v.cols, col = first % v.cols, n = v.cols - col < count ? v.cols - col : count;

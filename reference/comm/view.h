@@ -9,6 +9,8 @@
  * `at` may be where they already are. */
 void view_pack(const struct tensor *t, int64_t first, int64_t count, void *at);
 void view_unpack(const struct tensor *t, int64_t first, int64_t count, const void *at);
+/* t as packing sees it: planted, pointer and count whatever the stride. */
+struct tensor view_packed(const struct tensor *t);
 /* First byte and one past the last that a view touches (equal for no elements). */
 void view_extent(const struct tensor *t, const char **first, const char **end);
 

@@ -86,21 +86,25 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
   return host_return(copy(entry, to, from, shape{to_pitch, from_pitch, width, height}, kind, stream, false));
 }
 
-cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t handle)
+cudaError_t cudaMemset2DAsync(void *at, size_t pitch, int value, size_t width, size_t height, cudaStream_t handle)
 {
   HOST_ENTER();
   auto stream = host_stream_of(handle);
   if (stream == NULL) return host_return(cudaErrorInvalidResourceHandle);
-  if (bytes == 0) return cudaSuccess;
-  const place into = place_of(at, bytes);
-  if (into != DEVICE && into != PINNED) return host_return(cudaErrorInvalidValue);
+  if (width == 0 || height == 0) return cudaSuccess;
+  const place into = place_of(at, pitch * (height - 1) + width);
+  if (pitch < width || (into != DEVICE && into != PINNED)) return host_return(cudaErrorInvalidValue);
   host_work work;
   work.name = "cudaMemsetAsync";
-  work.start = [at, value, bytes] {
-    memset(at, value, bytes);
+  work.start = [at, pitch, value, width, height] {
+    for (size_t row = 0; row < height; row++) memset(static_cast<char *>(at) + row * pitch, value, width);
     return cudaSuccess;
   };
   host_stream_push(stream, std::move(work));
   return host_return(cudaSuccess);
 }
-cudaError_t cudaMemset(void *at, int value, size_t bytes) { return cudaMemsetAsync(at, value, bytes, NULL); }
+cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stream)
+{
+  return cudaMemset2DAsync(at, bytes, value, bytes, 1, stream);
+}
+cudaError_t cudaMemset(void *at, int value, size_t bytes) { return cudaMemset2DAsync(at, bytes, value, bytes, 1, NULL); }

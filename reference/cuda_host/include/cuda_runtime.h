@@ -160,6 +160,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream CUDA_HOST_DEFAULT(NULL));
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
                               enum cudaMemcpyKind kind, cudaStream_t stream CUDA_HOST_DEFAULT(NULL));
+cudaError_t cudaMemset2DAsync(void *at, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream CUDA_HOST_DEFAULT(NULL));
 cudaError_t cudaMemset(void *at, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stream CUDA_HOST_DEFAULT(NULL));
 

@@ -17,6 +17,9 @@
 #include <cuda_runtime.h>
 #include <math.h>
 #include <stdint.h>
+#ifdef SHARDMARK_CUDA_HOST
+#include <cuda_host.h>
+#endif
 
 /* --- starting ----------------------------------------------------------------------- */
 
@@ -40,8 +43,8 @@ static inline enum err launch_kernel(const struct dev_cuda *at, const char *name
     if (e) return e;
   }
 #ifdef SHARDMARK_CUDA_HOST
-  return dev_cuda_check(cuda_host_launch(name, (const void *)kernel, grid, block, shared_bytes, (cudaStream_t)at->stream,
-                                         [=] { kernel(args...); }), name, file, line);
+  return dev_cuda_check(cuda_host_launch(name, kernel, grid, block, shared_bytes, (cudaStream_t)at->stream, args...), name,
+                        file, line);
 #else
   kernel<<<grid, block, shared_bytes, (cudaStream_t)at->stream>>>(args...);
   return dev_cuda_check(cudaGetLastError(), name, file, line);
@@ -58,9 +61,9 @@ static inline unsigned int blocks_for(int64_t n, int64_t each) { return (unsigne
 /* SHARED: `count` elements known at compile time.  SHARED_DYNAMIC: what the launch gave; once in a
  * kernel.  Both are filled by nobody: 0xFF in the host build. */
 #ifdef SHARDMARK_CUDA_HOST
-#define SHARED(type, name, count)    \
-  static const char name##_place = 0; \
-  type *const name = (type *)cuda_host_shared(&name##_place, sizeof(type) * (count), #name)
+#define SHARED(type, name, count)     \
+  static cuda_host_site name##_site = {}; \
+  type *const name = (type *)cuda_host_shared(&name##_site, sizeof(type) * (count), 16)
 #define SHARED_DYNAMIC(type, name) type *const name = (type *)cuda_host_shared_dynamic()
 #else
 #define SHARED(type, name, count) __shared__ __align__(16) type name[count]

@@ -16,20 +16,35 @@ const char *dev_phase_name(enum dev_phase p)
   return p >= 0 && p < DEV_PHASES ? names[p] : "unknown";
 }
 
+static enum err backend_of(enum dev_kind kind, const struct dev_backend **out)
+{
+  switch (kind) {
+  case DEV_CPU: *out = &dev_cpu_backend; return ERR_OK;
+  case DEV_LAZY: *out = &dev_lazy_backend; return ERR_OK;
+  case DEV_CUDA:
+#ifdef SHARDMARK_HAS_CUDA
+    *out = &dev_cuda_backend;
+    return ERR_OK;
+#else
+    FAIL(ERR_UNAVAILABLE, "device cuda: this build has no CUDA; available: cpu, lazy");
+#endif
+  }
+  FAIL(ERR_ARG, "device kind %d", (int)kind);
+}
+
 enum err dev_open(const struct dev_config *config, struct dev **out)
 {
   enum err err;
+  const struct dev_backend *backend;
   *out = NULL;
-  if (config->kind == DEV_CUDA)
-    FAIL(ERR_UNAVAILABLE, "device cuda: this build has no CUDA; available: cpu, lazy");
-  if (config->kind != DEV_CPU && config->kind != DEV_LAZY) FAIL(ERR_ARG, "device kind %d", (int)config->kind);
-  if (config->index != 0) FAIL(ERR_UNAVAILABLE, "device index %d: cpu and lazy have only 0", config->index);
+  TRY(backend_of(config->kind, &backend));
+  if (config->index != 0 && config->kind != DEV_CUDA) FAIL(ERR_UNAVAILABLE, "device index %d: cpu and lazy have only 0", config->index);
   if (config->threads < 1) FAIL(ERR_ARG, "device: %d threads, at least 1 is needed", config->threads);
 
   struct dev *d = calloc(1, sizeof *d);
   if (d == NULL) FAIL(ERR_MEMORY, "device: %zu bytes", sizeof *d);
   d->config = *config;
-  d->backend = config->kind == DEV_LAZY ? &dev_lazy_backend : &dev_cpu_backend;
+  d->backend = backend;
   d->phase = DEV_PHASE_OTHER;
   d->action = -1;
   d->step = d->microbatch = -1;
@@ -39,6 +54,7 @@ enum err dev_open(const struct dev_config *config, struct dev **out)
     d->streams[i].index = i;
     atomic_store(&d->streams[i].failed_at, INT64_MAX);
   }
+  TRY_TO(free_dev, backend->open(d));
   if (config->kind == DEV_LAZY) TRY_TO(free_dev, dev_clocks_create(&d->memory, &d->clocks));
   *out = d;
   return ERR_OK;
@@ -55,7 +71,8 @@ void dev_close(struct dev *d)
     if (d->streams[i].open) dev_stream_close(&d->streams[i]);
   dev_trace_release(&d->trace);
   dev_clocks_destroy(d->clocks);
-  dev_memory_release(&d->memory);
+  dev_memory_release(d);
+  d->backend->close(d);
   free(d);
 }
 

@@ -9,12 +9,8 @@
 #include "base/clock.h"
 #include "device/dev_internal.h"
 
-#include <errno.h>
 #include <omp.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -102,7 +98,7 @@ static void do_piece(struct dev_stream *s, struct dev_work *w, int64_t number)
     struct dev_point *p = &w->point;
     if (dev_gate_value(&p->stream->completed) < p->count) {
       sleep_until(s, &p->stream->completed, p->count);
-      dev_trace_waited(s, ready_ms, p->stream->name);
+      dev_trace_waited(s, clock_ms() - ready_ms, p->stream->name);
     }
     if (dev_stream_failed(p->stream, p->count)) dev_stream_stop_with(s, number, p->stream);
     return;
@@ -111,7 +107,7 @@ static void do_piece(struct dev_stream *s, struct dev_work *w, int64_t number)
   err_clear();
   const enum err e = w->kernel.run ? w->kernel.run(w->args) : start_and_poll(s, w);
   if (w->kernel.start) dev_work_declare(w); /* its accesses last until now */
-  dev_trace_done(s, w, ready_ms, ready_ms);
+  dev_trace_done(s, w, ready_ms, ready_ms, dev_trace_now(s->dev));
   if (e) dev_stream_stop(s, number, w->kernel.name, e);
 }
 
@@ -134,19 +130,7 @@ static void *work(void *at)
 
 /* --- the backend ------------------------------------------------------------------- */
 
-static enum err cpu_stream_open(struct dev_stream *s)
-{
-  sigset_t all, before; /* signals are for the host's thread */
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int failed = pthread_create(&s->thread, NULL, work, s);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (failed) FAIL(failed == EAGAIN ? ERR_MEMORY : ERR_DEVICE, "stream '%s': no thread: %s", s->name, strerror(failed));
-  char name[16]; /* the system's limit */
-  snprintf(name, sizeof name, "%.15s", s->name);
-  pthread_setname_np(s->thread, name);
-  return ERR_OK;
-}
+static enum err cpu_stream_open(struct dev_stream *s) { return dev_stream_thread(s, work); }
 
 static void cpu_stream_close(struct dev_stream *s)
 {
@@ -163,4 +147,8 @@ static void cpu_await(struct dev *d, const struct dev_point *points, int n)
   for (int i = 0; i < n; i++) dev_gate_await(&points[i].stream->completed, points[i].count);
 }
 
-const struct dev_backend dev_cpu_backend = {cpu_stream_open, cpu_stream_close, cpu_publish, cpu_await};
+const struct dev_backend dev_cpu_backend = {.stream_open = cpu_stream_open,
+                                            .stream_close = cpu_stream_close,
+                                            .publish = cpu_publish,
+                                            .await = cpu_await,
+                                            DEV_HOST};

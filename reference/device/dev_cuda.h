@@ -34,7 +34,8 @@ struct dev_cuda_kept {
 struct dev_cuda {
   void *stream;           /* cudaStream_t                                                */
   struct dev_cuda_kept *products; /* library handle and chosen kernels of matmul_cuda.c  */
-  void *workspace;        /* of this stream alone, contents lost between kernels         */
+  void *workspace;        /* of this stream alone, contents lost between kernels; NULL   */
+                          /* unless it is a compute stream                               */
   size_t workspace_bytes;
   struct dev_cuda_report *report; /* of this piece of work                               */
   int multiprocessors;

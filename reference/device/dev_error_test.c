@@ -14,7 +14,7 @@ static void an_error_stops_its_stream_and_surfaces_with_its_text(void)
     CHECK_OK(submit_log(s, &seen, 1));
     CHECK_OK(dev_record(e, s));
     atomic_store(&gate_open, false); /* keeps the failure behind the next calls */
-    CHECK_OK(dev_submit(s, &gate_kernel, NULL, 0, NULL, 0));
+    CHECK_OK(submit(s, &gate_kernel, NULL, 0, NULL, 0));
     CHECK_OK(submit_fail(s, 131));
     CHECK_OK(submit_log(s, &seen, 2));
     CHECK_OK(submit_log(t, &seen, 3));
@@ -44,7 +44,7 @@ static void an_error_follows_the_events(void)
     struct dev_event *early = event(d), *late = event(d);
     CHECK_OK(submit_log(a, &seen, 1));
     CHECK_OK(dev_record(early, a));
-    CHECK_OK(dev_submit(a, &gate_kernel, NULL, 0, NULL, 0));
+    CHECK_OK(submit(a, &gate_kernel, NULL, 0, NULL, 0));
     CHECK_OK(submit_fail(a, 7));
     CHECK_OK(dev_record(late, a));
     CHECK_OK(dev_wait(b, early));
@@ -92,8 +92,8 @@ static void asynchronous_work_can_fail_at_start_and_at_test(void)
     const struct dev_kernel at_test = {.name = "recv", .start = nothing_run, .test = test_fails};
     struct dev_stream *a = stream(d, "a", DEV_TRANSFER), *b = stream(d, "b", DEV_TRANSFER);
     const int token = 3;
-    CHECK_OK(dev_submit(a, &at_start, &token, sizeof token, NULL, 0));
-    CHECK_OK(dev_submit(b, &at_test, NULL, 0, NULL, 0));
+    CHECK_OK(submit(a, &at_start, &token, sizeof token, NULL, 0));
+    CHECK_OK(submit(b, &at_test, NULL, 0, NULL, 0));
     CHECK_ERR(dev_sync_stream(b), ERR_COMM);
     CHECK_TEXT_HAS(err_text(), "peer 3 is gone");
     CHECK_ERR(dev_sync_stream(a), ERR_NUMERIC);
@@ -113,18 +113,18 @@ static enum err create_all(enum dev_kind kind, struct dev **d, struct dev_event 
   void *at;
   TRY(dev_alloc(*d, 8, DEV_OTHER, "block", &at));
   const struct dev_range range = {at, 8, 8, 1, true};
-  return dev_submit(s, &kernel, NULL, 0, &range, 1);
+  return submit(s, &kernel, NULL, 0, &range, 1);
 }
 
 static void any_allocation_may_fail(void)
 {
-  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+  for (size_t k = 0; k < kind_count(); k++) {
     long n = 1;
     for (;; n++) {
       struct dev *d = NULL;
       struct dev_event *e = NULL;
       check_fail_allocation(n);
-      const enum err err = create_all(kinds[k], &d, &e);
+      const enum err err = create_all(kind_at(k), &d, &e);
       const bool failed = check_allocation_failed();
       check_fail_allocation(0);
       CHECK(err == (failed ? ERR_MEMORY : ERR_OK));
@@ -191,7 +191,7 @@ static void a_failure_without_a_reason_gets_no_old_one(void)
   EACH_KIND(d) {
     const struct dev_kernel silent = {.name = "silent", .run = silent_run};
     struct dev_stream *s = stream(d, "s", DEV_TRANSFER);
-    CHECK_OK(dev_submit(s, &silent, NULL, 0, NULL, 0));
+    CHECK_OK(submit(s, &silent, NULL, 0, NULL, 0));
     CHECK(err_set(ERR_ARG, __FILE__, __LINE__, "an old story") == ERR_ARG);
     CHECK_ERR(dev_sync(d), ERR_IO);
     CHECK(strcmp(err_text(), "'silent' on stream s: ") == 0);

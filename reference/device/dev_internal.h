@@ -5,7 +5,8 @@
  * recorded); it has happened when that many are completed.  So recording queues
  * nothing, recording again just moves the point, and a wait holds the point that it
  * was given.  How the pieces get done is the backend's: cpu by a thread a stream,
- * lazy by the thread that synchronises.
+ * lazy by the thread that synchronises, cuda by issuing each when it is given; there
+ * an event has one of CUDA's beside its point.
  */
 #ifndef DEVICE_DEV_INTERNAL_H
 #define DEVICE_DEV_INTERNAL_H
@@ -19,7 +20,8 @@ enum {
   DEV_STREAMS_MAX = 16,             /* open at once on one device                        */
   DEV_CLOCKS = DEV_STREAMS_MAX + 1, /* [0] is the host's                                  */
   DEV_QUEUE_SLOTS = 1024,           /* pieces of work that wait before the host must      */
-  DEV_WATCHERS = 32                 /* registered at once on one device                   */
+  DEV_WATCHERS = 32,                /* registered at once on one device                   */
+  DEV_ALIGNMENT = 256               /* of every block                                     */
 };
 
 /* The first `count` pieces of work of a stream. */
@@ -28,11 +30,15 @@ struct dev_point {
   int64_t count;
 };
 
+/* What moves: into device memory, out of it, or 0xFF over it. */
+enum dev_way { DEV_COPY_IN, DEV_COPY_OUT, DEV_FILL };
+
 enum dev_work_kind { DEV_WORK_KERNEL, DEV_WORK_WAIT, DEV_WORK_STOP };
 
 struct dev_work {
   enum dev_work_kind kind;
   struct dev_point point;   /* DEV_WORK_WAIT                       */
+  struct dev_event *event;  /* the same, while it is given         */
   struct dev_kernel kernel; /* DEV_WORK_KERNEL and all that follows */
   enum dev_phase phase;
   int64_t step;
@@ -66,22 +72,55 @@ struct dev_stream {
   double wait_since_ms;  /* lazy: when the wait at the head was first seen, 0: not yet */
   double waited_ms, longest_ms; /* dev_wait before the next piece                      */
   const char *waited_for;
+  struct dev_cuda_stream *cuda; /* cuda only                                           */
 };
 
 struct dev_event {
-  struct dev *dev;
+  struct dev *dev;                   /* may be gone before the event */
+  const struct dev_backend *backend;
   struct dev_point point; /* stream NULL: never recorded */
   int64_t clock[DEV_CLOCKS];
+  void *cuda;             /* cuda only: cudaEvent_t      */
 };
 
 /* How queued work gets done. */
 struct dev_backend {
+  enum err (*open)(struct dev *d);
+  void (*close)(struct dev *d);                                            /* after its streams and memory */
   enum err (*stream_open)(struct dev_stream *s);
   void (*stream_close)(struct dev_stream *s);                              /* after its work is done   */
   void (*publish)(struct dev_stream *s);                                   /* piece s->submitted is in */
   void (*await)(struct dev *d, const struct dev_point *points, int n);     /* the host waits for all   */
+  enum err (*event_create)(struct dev_event *e);
+  void (*event_destroy)(struct dev_event *e);
+  enum err (*record)(struct dev_event *e);                                 /* its point has been moved */
+  void (*await_event)(struct dev_event *e);                                /* the host waits           */
+  enum err (*traced)(struct dev *d);                                       /* all is done: tracing begins or was read */
+
+  enum err (*alloc)(struct dev *d, size_t bytes, void **out);              /* filled with 0xFF; ERR_MEMORY: the text is "" or says what the device has */
+  void (*free)(struct dev *d, void *at, size_t bytes);
+  enum err (*host_alloc)(struct dev *d, size_t bytes, void **out);
+  void (*host_free)(struct dev *d, void *at);
+  enum err (*copy)(struct dev_stream *s, const char *name, enum dev_way way, void *to, const void *from, size_t bytes);
 };
-extern const struct dev_backend dev_cpu_backend, dev_lazy_backend;
+extern const struct dev_backend dev_cpu_backend, dev_lazy_backend, dev_cuda_backend;
+
+/* --- dev_host.c: what cpu and lazy share ------------------------------------------ */
+
+enum err dev_host_block(struct dev *d, size_t bytes, void **out);
+void dev_host_unblock(struct dev *d, void *at, size_t bytes);
+enum err dev_host_buffer(struct dev *d, size_t bytes, void **out);
+void dev_host_unbuffer(struct dev *d, void *at);
+enum err dev_host_copy(struct dev_stream *s, const char *name, enum dev_way way, void *to, const void *from, size_t bytes);
+enum err dev_host_open(struct dev *d);
+void dev_host_close(struct dev *d);
+enum err dev_host_event(struct dev_event *e);
+void dev_host_unevent(struct dev_event *e);
+void dev_host_await_event(struct dev_event *e);
+#define DEV_HOST                                                                                                 \
+  .open = dev_host_open, .close = dev_host_close, .event_create = dev_host_event, .event_destroy = dev_host_unevent, \
+  .record = dev_host_event, .await_event = dev_host_await_event, .traced = dev_host_open, .alloc = dev_host_block,   \
+  .free = dev_host_unblock, .host_alloc = dev_host_buffer, .host_free = dev_host_unbuffer, .copy = dev_host_copy
 
 /* --- dev_memory.c ------------------------------------------------------------ */
 
@@ -99,7 +138,7 @@ struct dev_memory {
   double at_ms;              /* up to here                                       */
 };
 void dev_memory_init(struct dev_memory *m);
-void dev_memory_release(struct dev_memory *m);
+void dev_memory_release(struct dev *d);
 const struct dev_block *dev_memory_find(const struct dev_memory *m, uintptr_t address); /* NULL: not ours */
 
 /* --- dev_trace.c -------------------------------------------------------------- */
@@ -111,8 +150,8 @@ struct dev_trace_log {
   _Atomic int64_t claimed;
 };
 double dev_trace_now(struct dev *d); /* 0 while off */
-void dev_trace_waited(struct dev_stream *s, double since_ms, const char *waited_for);
-void dev_trace_done(struct dev_stream *s, const struct dev_work *w, double ready_ms, double start_ms);
+void dev_trace_waited(struct dev_stream *s, double ms, const char *waited_for);
+void dev_trace_done(struct dev_stream *s, const struct dev_work *w, double ready_ms, double start_ms, double end_ms);
 void dev_trace_release(struct dev_trace_log *t);
 
 /* --- dev_range.c -------------------------------------------------------------- */
@@ -168,7 +207,10 @@ static inline bool dev_stream_failed(struct dev_stream *s, int64_t count)
 static inline bool dev_stream_stopped(struct dev_stream *s) { return dev_stream_failed(s, INT64_MAX - 1); }
 /* Piece `number` failed with this thread's error; or for another stream's error. */
 void dev_stream_stop(struct dev_stream *s, int64_t number, const char *kernel, enum err code);
+void dev_stream_stop_as(struct dev_stream *s, int64_t number, const struct err_saved *failure);
 void dev_stream_stop_with(struct dev_stream *s, int64_t number, struct dev_stream *origin);
+/* A thread for s that takes no signals. */
+enum err dev_stream_thread(struct dev_stream *s, void *(*work)(void *stream));
 void dev_await_all(struct dev *d); /* the host waits for all streams, whatever came of them */
 
 /* Shows the declared ranges to ThreadSanitizer, in its build. */
@@ -194,6 +236,7 @@ struct dev {
   int microbatch, action;
   uint64_t choices;          /* lazy: drawn so far                                         */
   _Atomic uint32_t activity; /* cpu: compute streams at work * 2 + 1 while someone naps    */
+  struct dev_cuda_device *cuda;
 };
 
 #endif

@@ -44,7 +44,7 @@ static bool kernel_at_head(struct dev_stream *s, struct dev_point **blocked)
         *blocked = p;
         return false;
       }
-      if (s->wait_since_ms != 0) dev_trace_waited(s, s->wait_since_ms, p->stream->name);
+      if (s->wait_since_ms != 0) dev_trace_waited(s, clock_ms() - s->wait_since_ms, p->stream->name);
       if (dev_stream_failed(p->stream, p->count)) dev_stream_stop_with(s, s->next, p->stream);
     }
     finish(s);
@@ -73,7 +73,7 @@ static bool step(struct dev_stream *s)
     e = w->kernel.test(w->args, &done);
   }
   if (!e && !done) return false;
-  dev_trace_done(s, w, s->flight_ms, s->flight_ms);
+  dev_trace_done(s, w, s->flight_ms, s->flight_ms, dev_trace_now(d));
   if (e) dev_stream_stop(s, s->next, w->kernel.name, e);
   finish(s);
   return true;
@@ -169,4 +169,8 @@ static void lazy_await(struct dev *d, const struct dev_point *points, int n)
   err_restore(&saved);
 }
 
-const struct dev_backend dev_lazy_backend = {lazy_stream_open, lazy_stream_close, lazy_publish, lazy_await};
+const struct dev_backend dev_lazy_backend = {.stream_open = lazy_stream_open,
+                                             .stream_close = lazy_stream_close,
+                                             .publish = lazy_publish,
+                                             .await = lazy_await,
+                                             DEV_HOST};

@@ -6,13 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGNMENT = 256 };
-
 void dev_memory_init(struct dev_memory *m) { m->since_ms = m->at_ms = clock_ms(); }
 
-void dev_memory_release(struct dev_memory *m)
+void dev_memory_release(struct dev *d)
 {
-  for (int i = 0; i < m->n; i++) free(m->blocks[i].at);
+  struct dev_memory *m = &d->memory;
+  for (int i = 0; i < m->n; i++) d->backend->free(d, m->blocks[i].at, m->blocks[i].bytes);
   free(m->blocks);
 }
 
@@ -78,15 +77,16 @@ enum err dev_alloc(struct dev *d, size_t bytes, enum dev_category category, cons
     m->blocks = grown;
     m->room = room;
   }
-  const size_t units = bytes / ALIGNMENT + (bytes % ALIGNMENT != 0 || bytes == 0);
-  void *at = units <= SIZE_MAX / ALIGNMENT ? aligned_alloc(ALIGNMENT, units * ALIGNMENT) : NULL;
-  if (at == NULL) {
-    char owners[400];
+  void *at = NULL;
+  const enum err e = d->backend->alloc(d, bytes, &at);
+  if (e == ERR_MEMORY) {
+    char owners[400], device[200];
+    snprintf(device, sizeof device, "%s", err_text());
     largest_owners(m, owners, sizeof owners);
-    FAIL(ERR_MEMORY, "%s '%s': no memory for %zu bytes beside the %zu held; %s", dev_category_name(category), owner,
-         bytes, total(&m->usage), owners);
+    FAIL(ERR_MEMORY, "%s '%s': no memory for %zu bytes beside the %zu held%s; %s", dev_category_name(category), owner,
+         bytes, total(&m->usage), device, owners);
   }
-  memset(at, 0xFF, bytes);
+  TRY(e);
 
   account(m);
   m->blocks[m->n++] = (struct dev_block){at, bytes, category, owner};
@@ -125,22 +125,19 @@ void dev_free(struct dev *d, void *at)
   check_unused(d, &m->blocks[i]);
   account(m);
   m->usage.now[m->blocks[i].category] -= m->blocks[i].bytes;
-  free(at);
+  d->backend->free(d, at, m->blocks[i].bytes);
   m->blocks[i] = m->blocks[--m->n];
 }
 
 enum err dev_host_alloc(struct dev *d, size_t bytes, void **out)
 {
-  (void)d;
-  *out = bytes <= SIZE_MAX - ALIGNMENT ? aligned_alloc(ALIGNMENT, (bytes / ALIGNMENT + 1) * ALIGNMENT) : NULL;
-  if (*out == NULL) FAIL(ERR_MEMORY, "no host memory for %zu bytes", bytes);
-  return ERR_OK;
+  *out = NULL;
+  return d->backend->host_alloc(d, bytes, out);
 }
 
 void dev_host_free(struct dev *d, void *at)
 {
-  (void)d;
-  free(at);
+  if (at != NULL) d->backend->host_free(d, at);
 }
 
 void dev_usage(const struct dev *d, struct dev_usage *out)

@@ -1,6 +1,8 @@
 /* dev_stream.c - streams, events and the host's waiting, over any backend. */
 #include "device/dev_internal.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,10 +111,29 @@ void dev_stream_stop(struct dev_stream *s, int64_t number, const char *kernel, e
   atomic_store_explicit(&s->failed_at, number, memory_order_release);
 }
 
+void dev_stream_stop_as(struct dev_stream *s, int64_t number, const struct err_saved *failure)
+{
+  s->failure = *failure;
+  atomic_store_explicit(&s->failed_at, number, memory_order_release);
+}
+
 void dev_stream_stop_with(struct dev_stream *s, int64_t number, struct dev_stream *origin)
 {
-  s->failure = origin->failure;
-  atomic_store_explicit(&s->failed_at, number, memory_order_release);
+  dev_stream_stop_as(s, number, &origin->failure);
+}
+
+enum err dev_stream_thread(struct dev_stream *s, void *(*work)(void *stream))
+{
+  sigset_t all, before; /* signals are for the host's thread */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int failed = pthread_create(&s->thread, NULL, work, s);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (failed) FAIL(failed == EAGAIN ? ERR_MEMORY : ERR_DEVICE, "stream '%s': no thread: %s", s->name, strerror(failed));
+  char name[16]; /* the system's limit */
+  snprintf(name, sizeof name, "%.15s", s->name);
+  pthread_setname_np(s->thread, name);
+  return ERR_OK;
 }
 
 /* --- events ------------------------------------------------------------------- */
@@ -122,15 +143,28 @@ enum err dev_event_create(struct dev *d, struct dev_event **out)
   *out = calloc(1, sizeof **out);
   if (*out == NULL) FAIL(ERR_MEMORY, "event: %zu bytes", sizeof **out);
   (*out)->dev = d;
+  (*out)->backend = d->backend;
+  const enum err e = d->backend->event_create(*out);
+  if (e) {
+    free(*out);
+    *out = NULL;
+    return err_trace(e, __FILE__, __LINE__);
+  }
   return ERR_OK;
 }
 
-void dev_event_destroy(struct dev_event *e) { free(e); }
+void dev_event_destroy(struct dev_event *e)
+{
+  if (e == NULL) return;
+  e->backend->event_destroy(e);
+  free(e);
+}
 
 enum err dev_record(struct dev_event *e, struct dev_stream *s)
 {
   if (e->dev != s->dev) FAIL(ERR_ARG, "event recorded on stream '%s' of another device", s->name);
   e->point = (struct dev_point){s, s->submitted};
+  TRY(s->dev->backend->record(e));
   if (s->dev->clocks) dev_clocks_record(s->dev->clocks, 1 + s->index, e->clock);
   return ERR_OK;
 }
@@ -143,6 +177,7 @@ enum err dev_wait(struct dev_stream *s, struct dev_event *e)
   struct dev_work *w = dev_stream_slot(s);
   w->kind = DEV_WORK_WAIT;
   w->point = e->point;
+  w->event = e;
   dev_stream_push(s);
   if (s->dev->clocks) dev_clocks_wait(s->dev->clocks, 1 + s->index, e->clock);
   return ERR_OK;
@@ -160,7 +195,7 @@ static enum err outcome(struct dev_stream *s, int64_t count)
 enum err dev_sync_event(struct dev_event *e)
 {
   if (e->point.stream == NULL) FAIL(ERR_ARG, "the host waits for an event that was never recorded");
-  await(e->point.stream, e->point.count);
+  e->dev->backend->await_event(e);
   if (e->dev->clocks) {
     dev_clocks_wait(e->dev->clocks, 0, e->clock);
     TRY(dev_clocks_new(e->dev->clocks));

@@ -32,8 +32,10 @@ static enum err check(const struct dev_stream *s, const struct dev_kernel *kerne
 {
   if (kernel == NULL || kernel->name == NULL) FAIL(ERR_ARG, "stream '%s': a kernel without a name", s->name);
   const bool whole = kernel->run != NULL, split = kernel->start != NULL && kernel->test != NULL;
-  if (whole == split || (whole && (kernel->start || kernel->test)))
+  const bool on_cuda = s->dev->config.kind == DEV_CUDA, own = on_cuda && kernel->cuda != NULL && !whole && !split;
+  if ((whole == split && !own) || (!split && (kernel->start || kernel->test)))
     FAIL(ERR_ARG, "'%s': exactly one of run and start+test must be set", kernel->name);
+  if (on_cuda && whole && kernel->cuda == NULL) FAIL(ERR_UNAVAILABLE, "'%s' cannot run on the cuda device", kernel->name);
   if (args_bytes > DEV_ARGS_MAX || (args_bytes > 0 && args == NULL))
     FAIL(ERR_ARG, "'%s': %zu bytes of arguments, at most %d", kernel->name, args_bytes, (int)DEV_ARGS_MAX);
   if (n < 0 || n > DEV_RANGES_MAX || (n > 0 && ranges == NULL))
@@ -79,48 +81,26 @@ enum err dev_submit(struct dev_stream *s, const struct dev_kernel *kernel, const
 
 /* --- work of the device itself --------------------------------------------------- */
 
-struct copy_args {
-  void *to;
-  const void *from; /* NULL: fill with 0xFF */
-  size_t bytes;
-};
-
-static enum err copy(void *at)
-{
-  const struct copy_args *a = at;
-  if (a->bytes == 0) return ERR_OK;
-  if (a->from)
-    memcpy(a->to, a->from, a->bytes);
-  else
-    memset(a->to, 0xFF, a->bytes);
-  return ERR_OK;
-}
-
-static enum err submit_copy(struct dev_stream *s, const char *name, void *to, const void *from, size_t bytes)
-{
-  const struct dev_kernel kernel = {.name = name, .run = copy};
-  const struct copy_args args = {to, from, bytes};
-  const struct dev_range ranges[] = {{to, bytes, bytes, 1, true}, {from, bytes, bytes, 1, false}};
-  return dev_submit(s, &kernel, &args, sizeof args, ranges, from ? 2 : 1);
-}
-
 enum err dev_copy_in(struct dev_stream *s, void *device, const void *host, size_t bytes)
 {
   if (host == NULL && bytes > 0) FAIL(ERR_ARG, "copy_in: %zu bytes from NULL", bytes);
-  return submit_copy(s, "copy_in", device, host, bytes);
+  return s->dev->backend->copy(s, "copy_in", DEV_COPY_IN, device, host, bytes);
 }
 
 enum err dev_copy_out(struct dev_stream *s, void *host, const void *device, size_t bytes)
 {
   if (device == NULL && bytes > 0) FAIL(ERR_ARG, "copy_out: %zu bytes from NULL", bytes);
-  return submit_copy(s, "copy_out", host, device, bytes);
+  return s->dev->backend->copy(s, "copy_out", DEV_COPY_OUT, host, device, bytes);
 }
 
-enum err dev_begin(struct dev_stream *s, void *at, size_t bytes) { return submit_copy(s, "begin", at, NULL, bytes); }
+enum err dev_begin(struct dev_stream *s, void *at, size_t bytes)
+{
+  return s->dev->backend->copy(s, "begin", DEV_FILL, at, NULL, bytes);
+}
 
 enum err dev_retire(struct dev_stream *s, void *at, size_t bytes)
 {
-  if (s->dev->config.poison_end) return submit_copy(s, "retire", at, NULL, bytes);
+  if (s->dev->config.poison_end) return s->dev->backend->copy(s, "retire", DEV_FILL, at, NULL, bytes);
   const struct dev_range range = {at, bytes, bytes, 1, true};
   TRY(dev_range_check(&range));
   TRY(stopped(s));

@@ -3,6 +3,7 @@
 #include "device/dev_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 double dev_trace_now(struct dev *d) { return d->trace.capacity ? clock_ms() : 0; }
 
@@ -31,13 +32,12 @@ enum err dev_trace(struct dev *d, int64_t capacity)
     }
   }
   t->capacity = capacity;
-  return ERR_OK;
+  return d->backend->traced(d);
 }
 
-void dev_trace_waited(struct dev_stream *s, double since_ms, const char *waited_for)
+void dev_trace_waited(struct dev_stream *s, double ms, const char *waited_for)
 {
   if (s->dev->trace.capacity == 0) return;
-  const double ms = clock_ms() - since_ms;
   s->waited_ms += ms;
   if (ms > s->longest_ms) {
     s->longest_ms = ms;
@@ -45,7 +45,7 @@ void dev_trace_waited(struct dev_stream *s, double since_ms, const char *waited_
   }
 }
 
-void dev_trace_done(struct dev_stream *s, const struct dev_work *w, double ready_ms, double start_ms)
+void dev_trace_done(struct dev_stream *s, const struct dev_work *w, double ready_ms, double start_ms, double end_ms)
 {
   struct dev_trace_log *t = &s->dev->trace;
   if (t->capacity == 0) return;
@@ -59,23 +59,24 @@ void dev_trace_done(struct dev_stream *s, const struct dev_work *w, double ready
                                                     .action = w->action,
                                                     .ready_ms = ready_ms,
                                                     .start_ms = start_ms,
-                                                    .end_ms = clock_ms(),
+                                                    .end_ms = end_ms,
                                                     .waited_ms = s->waited_ms,
                                                     .waited_for = s->waited_for};
   s->waited_ms = s->longest_ms = 0;
   s->waited_for = NULL;
 }
 
-/* Rows are claimed nearly in order of their end, so insertion is linear, and it
- * allocates nothing. */
-static void sort_by_end(struct dev_interval *rows, int64_t n)
+/* Merges halves, of which one waits in `room`; what is in order already stays untouched. */
+static void sort_by_end(struct dev_interval *rows, int64_t n, struct dev_interval *room)
 {
-  for (int64_t i = 1; i < n; i++) {
-    const struct dev_interval row = rows[i];
-    int64_t j = i;
-    for (; j > 0 && rows[j - 1].end_ms > row.end_ms; j--) rows[j] = rows[j - 1];
-    rows[j] = row;
-  }
+  if (n < 2) return;
+  const int64_t half = n / 2;
+  sort_by_end(rows, half, room);
+  sort_by_end(rows + half, n - half, room);
+  if (rows[half - 1].end_ms <= rows[half].end_ms) return;
+  memcpy(room, rows, (size_t)half * sizeof *rows);
+  for (int64_t to = 0, a = 0, b = half; a < half; to++)
+    rows[to] = b < n && rows[b].end_ms < room[a].end_ms ? rows[b++] : room[a++];
 }
 
 enum err dev_trace_take(struct dev *d, const struct dev_interval **out, int64_t *n, int64_t *lost)
@@ -91,8 +92,8 @@ enum err dev_trace_take(struct dev *d, const struct dev_interval **out, int64_t 
   *n = claimed < t->capacity ? claimed : t->capacity;
   *lost = claimed - *n;
   *out = t->rows[t->filled];
-  sort_by_end(t->rows[t->filled], *n);
+  sort_by_end(t->rows[t->filled], *n, t->rows[!t->filled]);
   t->filled = !t->filled;
   atomic_store_explicit(&t->claimed, 0, memory_order_relaxed);
-  return ERR_OK;
+  return d->backend->traced(d);
 }

@@ -26,8 +26,8 @@ static void pair_close(struct pair *p)
 
 static void an_interval_carries_what_the_host_was_doing(void)
 {
-  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-    struct pair p = pair_open(kinds[k]);
+  for (size_t k = 0; k < kind_count(); k++) {
+    struct pair p = pair_open(kind_at(k));
     const struct dev_interval *rows;
     int64_t n, lost;
     CHECK_OK(dev_trace(p.d, 10));
@@ -54,8 +54,8 @@ static void an_interval_carries_what_the_host_was_doing(void)
 /* Whether the wait was seen is the machine's choice, so it gets several chances. */
 static void waiting_is_charged_to_the_stream_waited_for(void)
 {
-  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-    struct pair p = pair_open(kinds[k]);
+  for (size_t k = 0; k < kind_count(); k++) {
+    struct pair p = pair_open(kind_at(k));
     CHECK_OK(dev_trace(p.d, 10));
     bool waited = false;
     for (int i = 0; i < 100 && !waited; i++) {
@@ -86,8 +86,8 @@ static void waiting_is_charged_to_the_stream_waited_for(void)
  * gets several chances. */
 static void of_two_waits_the_longer_one_is_named(void)
 {
-  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-    struct pair p = pair_open(kinds[k]);
+  for (size_t k = 0; k < kind_count(); k++) {
+    struct pair p = pair_open(kind_at(k));
     struct dev_stream *copy;
     struct dev_event *second;
     CHECK_OK(dev_stream_open(p.d, "copy", DEV_TRANSFER, &copy));
@@ -117,8 +117,8 @@ static void of_two_waits_the_longer_one_is_named(void)
 
 static void intervals_come_in_order_of_their_end(void)
 {
-  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-    struct pair p = pair_open(kinds[k]);
+  for (size_t k = 0; k < kind_count(); k++) {
+    struct pair p = pair_open(kind_at(k));
     const struct dev_interval *rows;
     int64_t n, lost;
     CHECK_OK(dev_trace(p.d, 1000));
@@ -134,8 +134,8 @@ static void intervals_come_in_order_of_their_end(void)
 
 static void what_does_not_fit_is_counted(void)
 {
-  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-    struct pair p = pair_open(kinds[k]);
+  for (size_t k = 0; k < kind_count(); k++) {
+    struct pair p = pair_open(kind_at(k));
     const struct dev_interval *rows, *next;
     int64_t n, lost;
     CHECK_OK(dev_trace(p.d, 3));
@@ -155,8 +155,8 @@ static void what_does_not_fit_is_counted(void)
 
 static void taking_too_early_or_while_off_is_refused(void)
 {
-  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-    struct pair p = pair_open(kinds[k]);
+  for (size_t k = 0; k < kind_count(); k++) {
+    struct pair p = pair_open(kind_at(k));
     const struct dev_interval *rows;
     int64_t n, lost;
     CHECK_ERR(dev_trace_take(p.d, &rows, &n, &lost), ERR_ARG);

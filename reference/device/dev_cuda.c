@@ -1,0 +1,224 @@
+/* dev_cuda.c - the cuda device: opened and closed, its streams, events and memory. */
+#include "device/dev_cuda_state.h"
+
+#include "base/clock.h"
+#include "device/dev_versions_cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef SHARDMARK_CUDA_HOST
+enum { WORKSPACE_BYTES = 4 << 20 };
+#else
+enum { WORKSPACE_BYTES = 32 << 20 }; /* what cuBLAS itself takes for its handles on Hopper */
+#endif
+
+/* --- errors --------------------------------------------------------------------------- */
+
+/* After these the context is dead, and whatever is called next reports them. */
+static bool is_sticky(cudaError_t code)
+{
+  return code == cudaErrorIllegalAddress || code == cudaErrorLaunchFailure || code == cudaErrorECCUncorrectable;
+}
+
+enum err dev_cuda_check(cudaError_t code, const char *call, const char *file, int line)
+{
+  if (code == cudaSuccess) return ERR_OK;
+  int device = -1;
+  const char *slash = strrchr(file, '/');
+  (void)cudaGetLastError(); /* it is told here: the next launch must not tell it again */
+  (void)cudaGetDevice(&device);
+  return err_set(code == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_DEVICE, file, line, "%s: %s (%s:%d, device %d)%s", call,
+                 cudaGetErrorString(code), slash ? slash + 1 : file, line, device,
+                 is_sticky(code) ? "; the cause is this or earlier work: CUDA_LAUNCH_BLOCKING=1 tells" : "");
+}
+
+/* --- the device ------------------------------------------------------------------------- */
+
+static void write_uuid(const cudaUUID_t *uuid, char out[64])
+{
+  int used = snprintf(out, 64, "GPU");
+  for (int i = 0; i < 16; i++)
+    used += snprintf(out + used, (size_t)(64 - used), "%s%02x", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                     (unsigned int)(unsigned char)uuid->bytes[i]);
+}
+
+static enum err look_at(struct dev *d)
+{
+  struct dev_cuda_device *c = d->cuda;
+  struct cudaDeviceProp p;
+  int least;
+  CUDA_TRY(cudaSetDevice(c->index));
+  CUDA_TRY(cudaGetDeviceProperties(&p, c->index));
+  snprintf(c->name, sizeof c->name, "%s", p.name);
+  c->total_bytes = p.totalGlobalMem;
+  c->capability = 10 * p.major + p.minor;
+  c->multiprocessors = p.multiProcessorCount;
+  write_uuid(&p.uuid, d->uuid);
+  CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &c->priority));
+  return dev_capability_check(c->index, c->name, c->capability);
+}
+
+static void cuda_close(struct dev *d)
+{
+  struct dev_cuda_device *c = d->cuda;
+  if (c == NULL) return;
+  while (c->pinned != NULL) dev_cuda_host_free(d, c->pinned->at);
+  dev_arena_release(d);
+  if (c->epoch != NULL) (void)cudaEventDestroy(c->epoch);
+  if (c->own != NULL) (void)cudaStreamDestroy(c->own);
+  pthread_mutex_destroy(&c->lock);
+  free(c);
+  d->cuda = NULL;
+}
+
+static enum err open_on(struct dev *d)
+{
+  struct dev_cuda_device *c = d->cuda;
+  TRY(look_at(d));
+  CUDA_TRY(cudaStreamCreateWithPriority(&c->own, cudaStreamNonBlocking, 0));
+  CUDA_TRY(cudaEventCreateWithFlags(&c->epoch, cudaEventDefault));
+  return ERR_OK;
+}
+
+static enum err cuda_open(struct dev *d)
+{
+  const struct dev_versions v = dev_versions_now();
+  TRY(dev_versions_check(&v));
+  if (d->config.index < 0 || d->config.index >= v.devices)
+    FAIL(ERR_UNAVAILABLE, "device cuda %d: this machine shows %d, numbered from 0", d->config.index, v.devices);
+  d->cuda = calloc(1, sizeof *d->cuda);
+  if (d->cuda == NULL) FAIL(ERR_MEMORY, "device cuda: %zu bytes", sizeof *d->cuda);
+  d->cuda->index = d->config.index;
+  pthread_mutex_init(&d->cuda->lock, NULL);
+  const enum err e = open_on(d);
+  if (e) cuda_close(d);
+  return e ? err_trace(e, __FILE__, __LINE__) : ERR_OK;
+}
+
+/* Device clock and host clock are compared while nothing runs, each time anew: they drift. */
+static enum err cuda_traced(struct dev *d)
+{
+  struct dev_cuda_device *c = d->cuda;
+  if (d->trace.capacity == 0 || atomic_load(&c->lost)) return ERR_OK;
+  const double before_ms = clock_ms();
+  CUDA_TRY(cudaEventRecord(c->epoch, c->own));
+  CUDA_TRY(cudaStreamSynchronize(c->own));
+  c->epoch_ms = (before_ms + clock_ms()) / 2;
+  return ERR_OK;
+}
+
+/* --- memory --------------------------------------------------------------------------------- */
+
+static enum err cuda_alloc(struct dev *d, size_t bytes, void **out)
+{
+  void *at;
+  TRY(dev_arena_take(d, bytes, &at));
+  enum err e = CUDA_ERR(cudaMemsetAsync(at, 0xFF, bytes, d->cuda->own));
+  if (!e) e = CUDA_ERR(cudaStreamSynchronize(d->cuda->own));
+  if (e) {
+    dev_arena_give(d, at);
+    return err_trace(e, __FILE__, __LINE__);
+  }
+  *out = at;
+  return ERR_OK;
+}
+
+static void cuda_free(struct dev *d, void *at, size_t bytes)
+{
+  (void)bytes;
+  dev_arena_give(d, at);
+}
+
+/* --- streams ---------------------------------------------------------------------------------- */
+
+static void cuda_stream_close(struct dev_stream *s)
+{
+  struct dev_cuda_stream *c = s->cuda;
+  dev_hosted_stop(s);
+  if (c->products.at != NULL) c->products.destroy(c->products.at);
+  if (c->at.workspace != NULL) dev_arena_give(s->dev, c->at.workspace);
+  dev_staging_release(s);
+  for (int i = 0; i < DEV_CUDA_FENCES; i++)
+    if (c->fences[i].event != NULL) (void)cudaEventDestroy(c->fences[i].event);
+  for (int i = 0; i < 2 * DEV_QUEUE_SLOTS; i++)
+    if (c->marks[i] != NULL) (void)cudaEventDestroy(c->marks[i]);
+  if (c->at.stream != NULL) (void)cudaStreamDestroy(c->at.stream);
+  if (c->shared != NULL) (void)cudaFreeHost(c->shared);
+  free(c);
+  s->cuda = NULL;
+}
+
+static enum err open_stream(struct dev_stream *s)
+{
+  const struct dev_cuda_device *d = s->dev->cuda;
+  struct dev_cuda_stream *c = s->cuda;
+  cudaStream_t stream;
+  void *shared;
+  CUDA_TRY(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, s->role == DEV_TRANSFER ? d->priority : 0));
+  c->at = (struct dev_cuda){.stream = stream,
+                            .products = &c->products,
+                            .multiprocessors = d->multiprocessors,
+                            .capability = d->capability,
+                            .tf32 = s->dev->config.tf32,
+                            .device = d->index};
+  CUDA_TRY(cudaHostAlloc(&shared, sizeof *c->shared, cudaHostAllocDefault));
+  c->shared = memset(shared, 0, sizeof *c->shared);
+  for (int i = 0; i < DEV_CUDA_FENCES; i++)
+    CUDA_TRY(cudaEventCreateWithFlags(&c->fences[i].event, cudaEventDisableTiming));
+  if (s->role != DEV_COMPUTE) return ERR_OK;
+  TRY(dev_arena_take(s->dev, WORKSPACE_BYTES, &c->at.workspace));
+  c->at.workspace_bytes = WORKSPACE_BYTES;
+  return ERR_OK;
+}
+
+static enum err cuda_stream_open(struct dev_stream *s)
+{
+  if (atomic_load(&s->dev->cuda->lost)) FAIL(ERR_DEVICE, "stream '%s': the device is lost", s->name);
+  s->cuda = calloc(1, sizeof *s->cuda);
+  if (s->cuda == NULL) FAIL(ERR_MEMORY, "stream '%s': %zu bytes", s->name, sizeof *s->cuda);
+  const enum err e = open_stream(s);
+  if (e) cuda_stream_close(s);
+  return e ? err_trace(e, __FILE__, __LINE__) : ERR_OK;
+}
+
+const struct dev_cuda *dev_cuda_of(struct dev_stream *s) { return s->cuda != NULL ? &s->cuda->at : NULL; }
+
+/* --- events -------------------------------------------------------------------------------------- */
+
+static enum err cuda_event_create(struct dev_event *e)
+{
+  cudaEvent_t event;
+  CUDA_TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  e->cuda = event;
+  return ERR_OK;
+}
+
+static void cuda_event_destroy(struct dev_event *e) { (void)cudaEventDestroy(e->cuda); }
+
+static enum err cuda_record(struct dev_event *e)
+{
+  if (atomic_load(&e->dev->cuda->lost)) return ERR_OK; /* whoever waits for it hears of that */
+  CUDA_TRY(cudaEventRecord(e->cuda, e->point.stream->cuda->at.stream));
+  return ERR_OK;
+}
+
+const struct dev_backend dev_cuda_backend = {
+    .open = cuda_open,
+    .close = cuda_close,
+    .stream_open = cuda_stream_open,
+    .stream_close = cuda_stream_close,
+    .publish = dev_cuda_publish,
+    .await = dev_cuda_await,
+    .event_create = cuda_event_create,
+    .event_destroy = cuda_event_destroy,
+    .record = cuda_record,
+    .await_event = dev_cuda_await_event,
+    .traced = cuda_traced,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .host_alloc = dev_cuda_host_alloc,
+    .host_free = dev_cuda_host_free,
+    .copy = dev_cuda_copy,
+};

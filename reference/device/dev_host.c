@@ -1,0 +1,92 @@
+/* dev_host.c - what cpu and lazy share: their memory is the host's, their copies are work
+ * like any other, and an event is its point.
+ */
+#include "device/dev_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- memory ------------------------------------------------------------------------ */
+
+static enum err aligned(size_t bytes, void **out)
+{
+  const size_t units = bytes / DEV_ALIGNMENT + (bytes % DEV_ALIGNMENT != 0 || bytes == 0);
+  *out = units <= SIZE_MAX / DEV_ALIGNMENT ? aligned_alloc(DEV_ALIGNMENT, units * DEV_ALIGNMENT) : NULL;
+  if (*out == NULL) FAIL(ERR_MEMORY, "no host memory for %zu bytes", bytes);
+  return ERR_OK;
+}
+
+enum err dev_host_block(struct dev *d, size_t bytes, void **out)
+{
+  (void)d;
+  const enum err e = aligned(bytes, out);
+  if (e == ERR_OK) memset(*out, 0xFF, bytes);
+  else err_clear(); /* dev_alloc says all there is to say */
+  return e;
+}
+
+void dev_host_unblock(struct dev *d, void *at, size_t bytes)
+{
+  (void)d;
+  (void)bytes;
+  free(at);
+}
+
+enum err dev_host_buffer(struct dev *d, size_t bytes, void **out)
+{
+  (void)d;
+  return aligned(bytes, out);
+}
+
+void dev_host_unbuffer(struct dev *d, void *at)
+{
+  (void)d;
+  free(at);
+}
+
+/* --- copies -------------------------------------------------------------------------- */
+
+struct copy_args {
+  void *to;
+  const void *from; /* NULL: fill with 0xFF */
+  size_t bytes;
+};
+
+static enum err copy(void *at)
+{
+  const struct copy_args *a = at;
+  if (a->bytes == 0) return ERR_OK;
+  if (a->from)
+    memcpy(a->to, a->from, a->bytes);
+  else
+    memset(a->to, 0xFF, a->bytes);
+  return ERR_OK;
+}
+
+enum err dev_host_copy(struct dev_stream *s, const char *name, enum dev_way way, void *to, const void *from, size_t bytes)
+{
+  const struct dev_kernel kernel = {.name = name, .run = copy};
+  const struct copy_args args = {to, way == DEV_FILL ? NULL : from, bytes};
+  const struct dev_range ranges[] = {{to, bytes, bytes, 1, true}, {from, bytes, bytes, 1, false}};
+  return dev_submit(s, &kernel, &args, sizeof args, ranges, args.from ? 2 : 1);
+}
+
+/* --- what needs nothing here ------------------------------------------------------------ */
+
+enum err dev_host_open(struct dev *d)
+{
+  (void)d;
+  return ERR_OK;
+}
+
+void dev_host_close(struct dev *d) { (void)d; }
+
+enum err dev_host_event(struct dev_event *e)
+{
+  (void)e;
+  return ERR_OK;
+}
+
+void dev_host_unevent(struct dev_event *e) { (void)e; }
+
+void dev_host_await_event(struct dev_event *e) { e->dev->backend->await(e->dev, &e->point, 1); }

@@ -90,6 +90,7 @@ int host_device_now(void); /* this thread's device */
 /* NULL when `handle` is no stream; the null stream is the current device's. */
 std::shared_ptr<CUstream_st> host_stream_of(cudaStream_t handle);
 void host_stream_push(const std::shared_ptr<CUstream_st> &stream, host_work work);
+void host_stream_wait(const std::shared_ptr<CUstream_st> &stream, const host_point &point); /* a piece of work that waits */
 host_point host_stream_tail(const std::shared_ptr<CUstream_st> &stream);
 bool host_passed(const host_point &point);
 /* Runs what `goals` need, one piece at a time in seeded order.  blocking: until they are done;

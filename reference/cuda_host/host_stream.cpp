@@ -43,7 +43,7 @@ static void push(const std::shared_ptr<CUstream_st> &stream, host_work work)
   stream->submitted++;
 }
 
-static void push_wait(const std::shared_ptr<CUstream_st> &stream, const host_point &point)
+void host_stream_wait(const std::shared_ptr<CUstream_st> &stream, const host_point &point)
 {
   if (point.stream == stream || host_passed(point)) return;
   host_work work;
@@ -60,9 +60,9 @@ void host_stream_push(const std::shared_ptr<CUstream_st> &stream, host_work work
   const auto &null = h.null_stream[stream->device];
   if (stream == null) {
     for (const auto &s : h.streams)
-      if (s->blocking && s->device == stream->device) push_wait(stream, host_stream_tail(s));
+      if (s->blocking && s->device == stream->device) host_stream_wait(stream, host_stream_tail(s));
   } else if (stream->blocking && null != NULL) {
-    push_wait(stream, host_stream_tail(null));
+    host_stream_wait(stream, host_stream_tail(null));
   }
   push(stream, std::move(work));
   h.changed.notify_all();
@@ -294,7 +294,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   auto stream = host_stream_of(handle);
   if (stream == NULL || event == NULL) return host_return(cudaErrorInvalidResourceHandle);
   if (flags != 0) return host_return(cudaErrorInvalidValue);
-  if (event->last != NULL) push_wait(stream, event->last->point); /* never recorded: nothing to wait for */
+  if (event->last != NULL) host_stream_wait(stream, event->last->point); /* never recorded: nothing to wait for */
   return host_return(cudaSuccess);
 }
 

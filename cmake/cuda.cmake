@@ -57,6 +57,7 @@ if(SHARDMARK_CUDA_HOST)
   file(GLOB stand_in CONFIGURE_DEPENDS reference/cuda_host/*.c reference/cuda_host/*.cpp)
   list(FILTER stand_in EXCLUDE REGEX "_test\\.")
   add_library(sm_cuda_host STATIC ${stand_in})
+  target_compile_options(sm_cuda_host PRIVATE -O3) # it carries every kernel's threads
   target_include_directories(sm_cuda_host BEFORE PUBLIC ${CMAKE_SOURCE_DIR}/reference/cuda_host/include)
   target_link_libraries(sm_cuda_host PUBLIC MPI::MPI_C Threads::Threads ${CMAKE_DL_LIBS} m)
   add_library(cuda_found INTERFACE)

@@ -76,6 +76,6 @@ endif()
 # The host's C++ compiler takes a `.cu` file only when told what it is.
 function(cuda_as_cxx)
   if(SHARDMARK_CUDA_HOST AND ARGN)
-    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;-Wno-unknown-pragmas")
   endif()
 endfunction()

@@ -1,8 +1,8 @@
 /* hash.c - a 64-bit hash of a tensor's bytes in row order, into i64 [1, 1].
  *
  * Row stride, shape and type do not count: equal contents, equal hash.  It finds differences between
- * replicas; it does not withstand an adversary.  The bytes are cut into chunks of CHUNK elements, a
- * chunk into blocks of LANES 64-bit words (the last one padded with zeros); word l of a block goes to
+ * replicas; it does not withstand an adversary.  The bytes are cut into chunks of HASH_CHUNK elements, a
+ * chunk into blocks of HASH_LANES 64-bit words (the last one padded with zeros); word l of a block goes to
  * lane l by
  *   h = (h ^ word) * M, h ^= h >> 32
  * which loses nothing: one changed word always changes its lane.  Lanes, then chunks, then the
@@ -12,26 +12,19 @@
 #include "ops/op_submit.h"
 #include "ops/vector.h"
 
-enum { CHUNK = 4096, BATCH = 512 };
-#define MULTIPLIER 0x9E3779B97F4A7C15u /* odd: 2^64 over the golden ratio */
-
-static inline uint64_t mix(uint64_t h, uint64_t word)
-{
-  h = (h ^ word) * MULTIPLIER;
-  return h ^ h >> 32;
-}
+enum { BATCH = 512 };
 
 CLONES static uint64_t chunk_hash(const char *bytes, int64_t n)
 {
-  uint64_t lane[LANES], h = 0;
+  uint64_t lane[HASH_LANES], h = 0;
   const int64_t block = sizeof lane;
-  for (int l = 0; l < LANES; l++) lane[l] = (uint64_t)l + 1;
+  for (int l = 0; l < HASH_LANES; l++) lane[l] = hash_lane(l);
   for (int64_t i = 0; i < n; i += block) {
-    uint64_t words[LANES] = {0};
+    uint64_t words[HASH_LANES] = {0};
     memcpy(words, bytes + i, (size_t)(n - i < block ? n - i : block));
-    SIMD for (int l = 0; l < LANES; l++) lane[l] = mix(lane[l], words[l]);
+    SIMD for (int l = 0; l < HASH_LANES; l++) lane[l] = hash_mix(lane[l], words[l]);
   }
-  for (int l = 0; l < LANES; l++) h = mix(h, lane[l]);
+  for (int l = 0; l < HASH_LANES; l++) h = hash_mix(h, lane[l]);
   return h;
 }
 
@@ -39,20 +32,20 @@ static enum err hash_run(void *args)
 {
   const struct hash_args *a = args;
   const int64_t bytes = (int64_t)dtype_bytes(a->x.type), count = tensor_count(&a->x),
-                chunks = (count + CHUNK - 1) / CHUNK;
+                chunks = (count + HASH_CHUNK - 1) / HASH_CHUNK;
   uint64_t h = 0;
   for (int64_t first = 0; first < chunks; first += BATCH) {
     uint64_t part[BATCH];
     const int64_t n = chunks - first < BATCH ? chunks - first : BATCH;
-#pragma omp parallel for schedule(static) if (n * CHUNK >= PARALLEL_FROM)
+#pragma omp parallel for schedule(static) if (n * HASH_CHUNK >= PARALLEL_FROM)
     for (int64_t k = 0; k < n; k++) {
-      char room[CHUNK * 8];
-      const int64_t start = (first + k) * CHUNK, size = count - start < CHUNK ? count - start : CHUNK;
+      char room[HASH_CHUNK * 8];
+      const int64_t start = (first + k) * HASH_CHUNK, size = count - start < HASH_CHUNK ? count - start : HASH_CHUNK;
       part[k] = chunk_hash(row_order(&a->x, start, size, room), size * bytes);
     }
-    for (int64_t k = 0; k < n; k++) h = mix(h, part[k]);
+    for (int64_t k = 0; k < n; k++) h = hash_mix(h, part[k]);
   }
-  h = mix(h, (uint64_t)(count * bytes));
+  h = hash_mix(h, (uint64_t)(count * bytes));
   memcpy(a->out.at, &h, sizeof h);
   return ERR_OK;
 }

@@ -1,0 +1,54 @@
+/* dropout.cu - y = x * keep / (1 - p) on CUDA; which word an element draws: dropout.c.  The CPU's bits.
+ *
+ * Bytes: x, y.  A block of Philox is four words: a group draws the blocks that hold its words, once each.
+ */
+#include "ops/dropout_args.h"
+#include "ops/rows.cuh"
+
+#include "base/philox.h"
+
+/* Bit k: word first + k of the key is at least `threshold`, k < n. */
+template <int n>
+static __device__ __forceinline__ unsigned int draw(struct rng_key key, uint64_t first, uint32_t threshold)
+{
+  const int skip = (int)(first % 4), blocks = (skip + n + 3) / 4;
+  unsigned int kept = 0;
+#pragma unroll
+  for (int b = 0; b < n / 4 + 2; b++) {
+    if (b >= blocks) break;
+    uint32_t words[4];
+    philox_block(key, first / 4 + (uint64_t)b, words);
+#pragma unroll
+    for (int j = 0; j < 4; j++) kept |= (unsigned int)(words[j] >= threshold) << (4 * b + j);
+  }
+  return kept >> skip;
+}
+
+/* `first` is that of row 0 of x among the rows of all samples.  y may be x. */
+template <typename T>
+static __global__ void dropout_kernel(rows_view<T> y, rows_view<const T> x, rows_view<const int32_t> samples,
+                                      const int32_t *step, struct rng_key key, int64_t sequence, int64_t first,
+                                      int64_t positions_max, uint32_t threshold, stat_t<T> scale, rows_walk w)
+{
+  const int n = 16 / sizeof(T);
+  key.step = (uint32_t)*step;
+  for (rows_place p = rows_first<n>(w); p.count > 0; p = rows_next<n>(w, p)) {
+    const int64_t row = first + p.row, b = row / sequence, t = row - b * sequence;
+    const int64_t global = samples.at[b * samples.stride] * positions_max + t;
+    const unsigned int kept = draw<n>(key, (uint64_t)global * (uint64_t)w.cols + (uint64_t)p.col, threshold);
+    rows_group<T, n> g = rows_load<n>(x, w, p);
+#pragma unroll
+    for (int k = 0; k < n; k++) g.at[k] = kept >> k & 1 ? narrow<T>(widen(g.at[k]) * scale) : narrow<T>(0);
+    rows_store(y, w, p, g);
+  }
+}
+
+template <typename T> static enum err dropout(const struct dev_cuda *at, void *args)
+{
+  const struct dropout_args *d = (const struct dropout_args *)args;
+  const rows_walk w = rows_over(16 / sizeof(T), false, {&d->y, &d->x});
+  return LAUNCH(at, dropout_kernel<T>, rows_blocks(at, &w), ROWS_THREADS, 0, rows_of<T>(&d->y), rows_of<const T>(&d->x),
+                rows_of<const int32_t>(&d->samples), (const int32_t *)d->step.at, d->key, d->T, d->row0,
+                d->positions_max, d->threshold, (stat_t<T>)d->scale, w);
+}
+OP_CUDA_EACH_TYPE(op_dropout, dropout)

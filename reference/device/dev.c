@@ -76,6 +76,16 @@ void dev_close(struct dev *d)
   free(d);
 }
 
+int dev_count(enum dev_kind kind)
+{
+  if (kind != DEV_CUDA) return 1;
+#ifdef SHARDMARK_HAS_CUDA
+  return dev_cuda_count();
+#else
+  return 0;
+#endif
+}
+
 enum dev_kind dev_kind_of(const struct dev *d) { return d->config.kind; }
 
 const char *dev_uuid(const struct dev *d) { return d->uuid; }

@@ -44,6 +44,9 @@ enum err dev_open(const struct dev_config *config, struct dev **out);
 void dev_close(struct dev *d); /* waits for its streams; NULL is allowed */
 enum dev_kind dev_kind_of(const struct dev *d);
 const char *dev_uuid(const struct dev *d); /* of a cuda device, "GPU-..."; "" otherwise */
+int dev_count(enum dev_kind kind);         /* on this host; 0 also when dev_open() would say why */
+/* "NVIDIA H200, driver 580.65 (CUDA 13.0), built with CUDA 13.0"; "" for cpu and lazy. */
+void dev_describe(const struct dev *d, char *out, size_t bytes);
 
 /* While the host waits for a cuda device, fn(arg) is called between looks (NCCL's asynchronous
  * errors).  An error that it returns ends the wait and stops the device's streams with it.
@@ -182,6 +185,24 @@ enum err dev_trace(struct dev *d, int64_t capacity);
 /* After dev_sync(): the intervals since the last call, in order of their end.  They
  * belong to d and live until the next call. */
 enum err dev_trace_take(struct dev *d, const struct dev_interval **out, int64_t *n, int64_t *lost);
+
+/* --- health ------------------------------------------------------------------- */
+
+/* What a card says of itself now; -1: it does not say. */
+struct dev_health {
+  int64_t clock_mhz, clock_max_mhz, memory_clock_mhz;
+  int64_t temperature_c, power_mw, energy_mj;       /* energy since the driver was loaded */
+  int64_t ecc_corrected, ecc_uncorrected;           /* since then                         */
+  int64_t held_by_power_ns, held_by_heat_ns;        /* time below the wanted clock        */
+  int64_t reasons;                                  /* NVML's bits of why it is so now    */
+};
+void dev_health(struct dev *d, struct dev_health *out); /* all -1 for cpu and lazy, and without NVML */
+
+/* Between two looks: ERR_INVALID when the card lost data (an uncorrected ECC error), or, if
+ * `timed`, when heat or the power supply held it back.  Its power limit alone is no fault. */
+enum err dev_health_judge(const struct dev_health *before, const struct dev_health *after, bool timed);
+/* "" or "power limit, heat": what holds it back now. */
+void dev_health_reasons(const struct dev_health *h, char *out, size_t bytes);
 
 #ifdef __cplusplus
 }

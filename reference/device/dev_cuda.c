@@ -68,6 +68,7 @@ static void cuda_close(struct dev *d)
   dev_arena_release(d);
   if (c->epoch != NULL) (void)cudaEventDestroy(c->epoch);
   if (c->own != NULL) (void)cudaStreamDestroy(c->own);
+  dev_nvml_close(&c->nvml);
   pthread_mutex_destroy(&c->lock);
   free(c);
   d->cuda = NULL;
@@ -79,6 +80,9 @@ static enum err open_on(struct dev *d)
   TRY(look_at(d));
   CUDA_TRY(cudaStreamCreateWithPriority(&c->own, cudaStreamNonBlocking, 0));
   CUDA_TRY(cudaEventCreateWithFlags(&c->epoch, cudaEventDefault));
+#ifndef SHARDMARK_CUDA_HOST
+  if (dev_nvml_open("libnvidia-ml.so.1", &c->nvml)) err_clear(); /* records then say "unknown" */
+#endif
   return ERR_OK;
 }
 
@@ -95,6 +99,28 @@ static enum err cuda_open(struct dev *d)
   const enum err e = open_on(d);
   if (e) cuda_close(d);
   return e ? err_trace(e, __FILE__, __LINE__) : ERR_OK;
+}
+
+int dev_cuda_count(void)
+{
+  const struct dev_versions v = dev_versions_now();
+  return v.counted == cudaSuccess ? v.devices : 0;
+}
+
+static void cuda_health(struct dev *d, struct dev_health *out)
+{
+  if (d->cuda->nvml.library != NULL && dev_nvml_read(&d->cuda->nvml, d->uuid, out)) err_clear(); /* all stay unknown */
+}
+
+static void cuda_describe(const struct dev *d, char *out, size_t bytes)
+{
+  const struct dev_versions v = dev_versions_now();
+  const struct dev_nvml *n = &d->cuda->nvml;
+  char driver[80] = "unknown";
+  if (n->library != NULL && n->driver != NULL && n->driver(driver, sizeof driver) != DEV_NVML_OK)
+    snprintf(driver, sizeof driver, "unknown");
+  snprintf(out, bytes, "%s, driver %s (CUDA %d.%d), built with CUDA %d.%d", d->cuda->name, driver, v.driver / 1000,
+           v.driver % 1000 / 10, v.runtime / 1000, v.runtime % 1000 / 10);
 }
 
 /* Device clock and host clock are compared while nothing runs, each time anew: they drift. */
@@ -221,4 +247,6 @@ const struct dev_backend dev_cuda_backend = {
     .host_alloc = dev_cuda_host_alloc,
     .host_free = dev_cuda_host_free,
     .copy = dev_cuda_copy,
+    .health = cuda_health,
+    .describe = cuda_describe,
 };

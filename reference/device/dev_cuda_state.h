@@ -14,6 +14,7 @@
 
 #include "device/dev_cuda.h"
 #include "device/dev_internal.h"
+#include "device/dev_nvml_cuda.h"
 
 #include <cuda.h>
 
@@ -79,6 +80,7 @@ struct dev_cuda_device {
   _Atomic bool lost;    /* nothing more is waited for */
   struct dev_arena arena;
   struct dev_pinned *pinned;
+  struct dev_nvml nvml; /* library NULL: there is none */
   CUresult(CUDAAPI *write_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned int); /* NULL before the first hosted work */
   CUresult(CUDAAPI *wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned int);
 };

@@ -90,3 +90,16 @@ enum err dev_host_event(struct dev_event *e)
 void dev_host_unevent(struct dev_event *e) { (void)e; }
 
 void dev_host_await_event(struct dev_event *e) { e->dev->backend->await(e->dev, &e->point, 1); }
+
+void dev_host_health(struct dev *d, struct dev_health *out)
+{
+  (void)d;
+  (void)out;
+}
+
+void dev_host_describe(const struct dev *d, char *out, size_t bytes)
+{
+  (void)d;
+  (void)out;
+  (void)bytes;
+}

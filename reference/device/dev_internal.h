@@ -102,6 +102,9 @@ struct dev_backend {
   enum err (*host_alloc)(struct dev *d, size_t bytes, void **out);
   void (*host_free)(struct dev *d, void *at);
   enum err (*copy)(struct dev_stream *s, const char *name, enum dev_way way, void *to, const void *from, size_t bytes);
+
+  void (*health)(struct dev *d, struct dev_health *out);                   /* what it knows; the rest stays   */
+  void (*describe)(const struct dev *d, char *out, size_t bytes);
 };
 extern const struct dev_backend dev_cpu_backend, dev_lazy_backend, dev_cuda_backend;
 
@@ -117,10 +120,13 @@ void dev_host_close(struct dev *d);
 enum err dev_host_event(struct dev_event *e);
 void dev_host_unevent(struct dev_event *e);
 void dev_host_await_event(struct dev_event *e);
+void dev_host_health(struct dev *d, struct dev_health *out);
+void dev_host_describe(const struct dev *d, char *out, size_t bytes);
 #define DEV_HOST                                                                                                 \
   .open = dev_host_open, .close = dev_host_close, .event_create = dev_host_event, .event_destroy = dev_host_unevent, \
   .record = dev_host_event, .await_event = dev_host_await_event, .traced = dev_host_open, .alloc = dev_host_block,   \
-  .free = dev_host_unblock, .host_alloc = dev_host_buffer, .host_free = dev_host_unbuffer, .copy = dev_host_copy
+  .free = dev_host_unblock, .host_alloc = dev_host_buffer, .host_free = dev_host_unbuffer, .copy = dev_host_copy,    \
+  .health = dev_host_health, .describe = dev_host_describe
 
 /* --- dev_memory.c ------------------------------------------------------------ */
 
@@ -215,6 +221,8 @@ void dev_await_all(struct dev *d); /* the host waits for all streams, whatever c
 
 /* Shows the declared ranges to ThreadSanitizer, in its build. */
 void dev_work_declare(const struct dev_work *w); /* dev_submit.c */
+
+int dev_cuda_count(void); /* dev_cuda.c; 0 also where dev_open would fail */
 
 struct dev_watcher {
   enum err (*fn)(void *arg); /* NULL: free */

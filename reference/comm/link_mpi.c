@@ -2,6 +2,7 @@
  * only place that calls MPI and knows its codes. */
 #include "comm/comm_state.h"
 
+#include "base/bf16.h"
 #include "base/clock.h"
 #include "comm/pmpi_shim.h"
 #include "comm/view.h"
@@ -19,6 +20,7 @@ struct mpi_link {
   MPI_Request requests[LINK_MESSAGES];
   MPI_Status statuses[LINK_MESSAGES];
   int in_flight;
+  MPI_Op of_bf16[2]; /* by enum comm_op */
   int *counts, *at, *own_counts, *own_at; /* of the v-forms; they must live as long as the call */
 };
 
@@ -43,8 +45,8 @@ static MPI_Datatype mpi_type(enum dtype type)
   switch (type) {
   case DTYPE_F64: return MPI_DOUBLE;
   case DTYPE_F32: return MPI_FLOAT;
-  case DTYPE_BF16: /* moved, never added */
-  case DTYPE_F16: return MPI_UINT16_T;
+  case DTYPE_BF16:
+  case DTYPE_F16: /* moved, never added */ return MPI_UINT16_T;
   case DTYPE_I32: return MPI_INT32_T;
   case DTYPE_U8: return MPI_UINT8_T;
   case DTYPE_I64: return MPI_INT64_T;
@@ -54,7 +56,28 @@ static MPI_Datatype mpi_type(enum dtype type)
   return MPI_DATATYPE_NULL;
 }
 
-static MPI_Op mpi_op(enum comm_op op) { return op == COMM_SUM ? MPI_SUM : MPI_MAX; }
+/* What MPI does not know: reductions of bf16, which it moves as 16-bit words. */
+static void sum_bf16(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+  const uint16_t *x = in;
+  uint16_t *y = inout;
+  (void)type;
+  for (int i = 0; i < *count; i++) y[i] = bf16_round(bf16_widen(x[i]) + bf16_widen(y[i]));
+}
+static void max_bf16(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+  const uint16_t *x = in;
+  uint16_t *y = inout;
+  (void)type;
+  for (int i = 0; i < *count; i++)
+    if (bf16_widen(x[i]) > bf16_widen(y[i])) y[i] = x[i];
+}
+
+static MPI_Op mpi_op(const struct mpi_link *l, enum dtype type, enum comm_op op)
+{
+  if (type == DTYPE_BF16) return l->of_bf16[op];
+  return op == COMM_SUM ? MPI_SUM : MPI_MAX;
+}
 
 static int as_int(int64_t count)
 {
@@ -118,6 +141,8 @@ static enum err wrap(MPI_Comm comm, struct link **out)
   l->own_counts = l->at + size;
   l->own_at = l->own_counts + size;
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  MPI_Op_create(sum_bf16, 1, &l->of_bf16[COMM_SUM]);
+  MPI_Op_create(max_bf16, 1, &l->of_bf16[COMM_MAX]);
   *out = &l->base;
   return ERR_OK;
 }
@@ -157,6 +182,8 @@ enum err link_create(const struct link *world, const int *ranks, int n, struct l
 static void destroy(struct link *link)
 {
   struct mpi_link *l = own(link);
+  MPI_Op_free(&l->of_bf16[COMM_SUM]);
+  MPI_Op_free(&l->of_bf16[COMM_MAX]);
   MPI_Comm_free(&l->comm);
   free(l->counts);
   free(l);
@@ -214,14 +241,14 @@ static MPI_Request *next_request(struct mpi_link *l)
 static enum err allreduce(struct link *link, void *at, int64_t count, enum dtype type, enum comm_op op)
 {
   struct mpi_link *l = own(link);
-  START(l, MPI_Iallreduce(MPI_IN_PLACE, at, as_int(count), mpi_type(type), mpi_op(op), l->comm, request));
+  START(l, MPI_Iallreduce(MPI_IN_PLACE, at, as_int(count), mpi_type(type), mpi_op(l, type, op), l->comm, request));
   return ERR_OK;
 }
 
 static enum err reduce_scatter(struct link *link, const void *send, void *recv, int64_t count, enum dtype type, enum comm_op op)
 {
   struct mpi_link *l = own(link);
-  START(l, MPI_Ireduce_scatter_block(send, recv, as_int(count), mpi_type(type), mpi_op(op), l->comm, request));
+  START(l, MPI_Ireduce_scatter_block(send, recv, as_int(count), mpi_type(type), mpi_op(l, type, op), l->comm, request));
   return ERR_OK;
 }
 

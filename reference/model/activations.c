@@ -86,17 +86,17 @@ static void describe_stash(struct builder *b, int64_t l, struct block_stash *k, 
   const int64_t read = l + 1 < L ? action_attention_backward(L, l + 1) : z->ends ? action_head_backward(L) : b->end;
 
   open_region(b, &k->attention);
-  add_tensor(b, &k->mean1, n, 1);
-  add_tensor(b, &k->rstd1, n, 1);
+  add_typed(b, &k->mean1, z->state, n, 1);
+  add_typed(b, &k->rstd1, z->state, n, 1);
   add_tensor(b, &k->qkv, N, 3 * C / z->t);
-  add_tensor(b, &k->lse, N, z->H / z->t);
+  add_typed(b, &k->lse, z->state, N, z->H / z->t);
   if (!z->split) add_attention_saved(b, saved);
   close_stash(b, "attention", forward, first);
 
   open_region(b, &k->mlp);
   add_tensor(b, &k->sum, n, C);
-  add_tensor(b, &k->mean2, n, 1);
-  add_tensor(b, &k->rstd2, n, 1);
+  add_typed(b, &k->mean2, z->state, n, 1);
+  add_typed(b, &k->rstd2, z->state, n, 1);
   add_tensor(b, &k->fc, N, 4 * C / z->t);
   if (!z->split) add_mlp_saved(b, saved);
   close_stash(b, "mlp", forward, second);
@@ -182,12 +182,12 @@ static void describe_head(struct builder *b, struct activations *a)
     struct head_stash *h = &a->heads[i];
     open_region(b, &h->norm_region);
     add_tensor(b, &h->normed, z->n, z->C);
-    add_tensor(b, &h->mean, z->n, 1);
-    add_tensor(b, &h->rstd, z->n, 1);
+    add_typed(b, &h->mean, z->state, z->n, 1);
+    add_typed(b, &h->rstd, z->state, z->n, 1);
     close_stash(b, "final norm", head, backward);
     open_region(b, &h->logits_region);
     add_tensor(b, &h->logits, N, z->V);
-    add_tensor(b, &h->lse, N, 1);
+    add_typed(b, &h->lse, z->state, N, 1);
     close_stash(b, "logits", head, backward);
   }
   open_region(b, &a->head.losses_region);

@@ -110,7 +110,7 @@ struct activations {
 };
 
 struct activation_sizes {
-  enum dtype type;
+  enum dtype type, state; /* of activations, of statistics */
   int64_t N, n, C, H, V, layers; /* N, n, V = V' as above */
   int t, slots, weight_slots, inputs, heads;
   bool begins, ends; /* the rank has the embedding; the head */

@@ -55,6 +55,7 @@ static enum err create_memory(struct model *m)
   for (int i = 0; i < m->chunks; i++)
     if (m->chunk[i].layers > layers) layers = m->chunk[i].layers;
   const struct activation_sizes sizes = {.type = m->type,
+                                         .state = m->state,
                                          .N = m->N,
                                          .n = m->n,
                                          .C = run->hidden,
@@ -84,7 +85,8 @@ enum err model_create(const struct model_config *c, struct model **out)
   struct model *m = calloc(1, sizeof *m);
   if (m == NULL) FAIL(ERR_MEMORY, "model: %zu bytes", sizeof *m);
   m->config = *c;
-  m->type = (enum dtype)run->precision;
+  m->type = run_work_type(run);
+  m->state = run_state_type(run);
   m->B = run->micro_batch;
   m->T = run->sequence;
   m->N = m->B * m->T;

@@ -38,7 +38,7 @@ struct model_config {
   struct params_place place;
   struct dev *dev;
   struct dev_stream *compute;
-  void *weights, *gradients; /* flat buffers of run->precision on the device */
+  void *weights, *gradients; /* flat buffers on the device, of run_work_type and of run_state_type */
   struct tensor step;        /* i32 [1,1] device: keys dropout               */
   struct tp tp;              /* size 1, comm NULL: no tensor parallelism     */
   struct comm *tied;         /* pp > 1 and tied: first and last stage's group of these two, on compute; else NULL */

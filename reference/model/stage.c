@@ -9,15 +9,15 @@
 
 static const double epsilon = 1e-5; /* of the norms, as GPT-2 */
 
-static struct tensor view(const struct model *m, void *flat, int row)
+static struct tensor view(const struct model *m, void *flat, enum dtype type, int row)
 {
   const struct flat *f = m->config.flat;
   BUG_IF(f->length[row] == 0);
-  return tensor_at((char *)flat + (size_t)f->offset[row] * dtype_bytes(m->type), m->type, f->rows[row], f->cols[row]);
+  return tensor_at((char *)flat + (size_t)f->offset[row] * dtype_bytes(type), type, f->rows[row], f->cols[row]);
 }
 
-struct tensor stage_weight(const struct model *m, int row) { return view(m, m->config.weights, row); }
-struct tensor stage_gradient(const struct model *m, int row) { return view(m, m->config.gradients, row); }
+struct tensor stage_weight(const struct model *m, int row) { return view(m, m->config.weights, m->type, row); }
+struct tensor stage_gradient(const struct model *m, int row) { return view(m, m->config.gradients, m->state, row); }
 
 static bool owns(const struct model *m, int row) { return m->config.table->rows[row].shared_with < 0; }
 

@@ -29,7 +29,7 @@ struct walk {
 
 struct model {
   struct model_config config;
-  enum dtype type;
+  enum dtype type, state; /* of weights and activations; of their gradients' sums and of statistics */
   int64_t B, T, N, n;
   int head_row;            /* lm_head.weight, or wte when tied */
   int norm_row;            /* ln_f.weight, its bias next       */

@@ -18,7 +18,7 @@ static struct tensor other_use(const struct model *m)
 enum err tied_create(struct model *m)
 {
   if (!m->tied || stage_frozen(m, m->head_row) || !m->begins) return ERR_OK;
-  const size_t bytes = (size_t)m->config.flat->length[m->head_row] * dtype_bytes(m->type);
+  const size_t bytes = (size_t)m->config.flat->length[m->head_row] * dtype_bytes(m->state);
   TRY(dev_alloc(m->config.dev, bytes, DEV_GRADIENTS, "head's use of the tied matrix", &m->other_use));
   const struct tensor t = other_use(m);
   return apart(m) ? ERR_OK : op_fill(m->config.compute, &t, 0.0);

@@ -62,6 +62,14 @@ static struct tensor row_of(const struct optim *o, char *flat, int row)
   return tensor_at(flat + (size_t)f->offset[row] * dtype_bytes(o->type), o->type, f->rows[row], f->cols[row]);
 }
 
+/* Of the weights, as products read them; at NULL where they are the weights themselves. */
+static struct tensor rounded_row(const struct optim *o, int row)
+{
+  const struct flat *f = o->given.flat;
+  uint16_t *at = o->given.rounded;
+  return tensor_at(at ? at + f->offset[row] : NULL, DTYPE_BF16, f->rows[row], f->cols[row]);
+}
+
 static struct tensor scalar(double *at) { return tensor_at(at, DTYPE_F64, 1, 1); }
 
 static enum err allocate(struct optim *o)
@@ -105,7 +113,7 @@ enum err optim_create(const struct optim_config *config, struct optim **out)
   struct optim *o = calloc(1, sizeof *o);
   if (o == NULL) FAIL(ERR_MEMORY, "optimizer: %zu bytes", sizeof *o);
   o->given = *config;
-  o->type = (enum dtype)config->run->precision;
+  o->type = run_state_type(config->run);
   TRY_TO(destroy, list_trained(o));
   TRY_TO(destroy, allocate(o));
   *out = o;
@@ -164,14 +172,15 @@ static enum err find_factor(struct optim *o)
 static enum err update_row(struct optim *o, int row)
 {
   const struct tensor w = row_of(o, o->given.weights, row), g = row_of(o, o->given.gradients, row);
-  const struct tensor lr = optim_lr(o), factor = optim_factor(o);
+  const struct tensor lr = optim_lr(o), factor = optim_factor(o), copy = rounded_row(o, row);
+  const struct tensor *rounded = copy.at ? &copy : NULL;
   const double decay = o->given.table->rows[row].decay ? o->given.run->weight_decay : 0.0;
-  if (o->given.run->optimizer == OPTIMIZER_SGD) return op_sgd(o->given.compute, &w, NULL, &g, &lr, &factor, decay);
+  if (o->given.run->optimizer == OPTIMIZER_SGD) return op_sgd(o->given.compute, &w, rounded, &g, &lr, &factor, decay);
 
   const struct op_adamw rule = {o->given.run->beta1, o->given.run->beta2, o->given.run->eps, decay};
   const struct tensor m = row_of(o, o->moments1, row), v = row_of(o, o->moments2, row);
   const struct tensor t = tensor_at(&o->scalars->now.update, DTYPE_I64, 1, 1);
-  return op_adamw(o->given.compute, &w, NULL, &m, &v, &g, &lr, &t, &factor, &rule);
+  return op_adamw(o->given.compute, &w, rounded, &m, &v, &g, &lr, &t, &factor, &rule);
 }
 
 enum err optim_step(struct optim *o, int64_t update)

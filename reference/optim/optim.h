@@ -22,7 +22,8 @@ struct optim_config {
   struct dev *dev;
   struct dev_stream *compute;
   struct comm *norm;                /* on compute, over all ranks that hold a part of the model; NULL: this one holds all */
-  void *weights, *gradients;        /* flat buffers of run->precision                                    */
+  void *weights, *gradients;        /* flat buffers of run_state_type                                    */
+  void *rounded;                    /* bf16: flat copy of the weights, rounded at each update; else NULL */
 };
 /* Owner of *out: the caller; what `config` points to outlives it.  This rank may hold nothing that is
  * trained.  Fails: ERR_CONFIG (every parameter is frozen), ERR_MEMORY. */

@@ -47,7 +47,7 @@ enum err ddp_create(const struct run_config *run, const struct param_table *tabl
   d->flat = flat;
   d->comm = c;
   d->compute = compute;
-  d->gradients = tensor_at(gradients, (enum dtype)run->precision, 1, flat->count);
+  d->gradients = tensor_at(gradients, run_state_type(run), 1, flat->count);
   d->bucket = run->bucket;
   d->replicas = (int)run->replicas;
   d->microbatches = run->global_batch / (run->micro_batch * run->dp * run->replicas);

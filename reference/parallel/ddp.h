@@ -24,7 +24,7 @@
 #include "params/params.h"
 
 struct ddp;
-/* All ranks of c.  `gradients`: the flat buffer of run->precision that backward adds to, and
+/* All ranks of c.  `gradients`: the flat buffer of run_state_type that backward adds to, and
  * where the reduced ones end.  Owns one more such buffer each (DEV_GRADIENTS) with replicas
  * above 1 and with reduce_each microbatch. */
 enum err ddp_create(const struct run_config *run, const struct param_table *table, const struct flat *flat, struct comm *c,

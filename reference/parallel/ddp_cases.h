@@ -70,7 +70,7 @@ static double get(const struct tensor *t, int64_t i) { return t->type == DTYPE_F
 static struct tensor buffer(struct play *p)
 {
   void *at;
-  const enum dtype type = (enum dtype)p->run.precision;
+  const enum dtype type = run_state_type(&p->run);
   CHECK_OK(dev_alloc(p->d, (size_t)p->flat->count * dtype_bytes(type), DEV_OTHER, "test", &at));
   return tensor_at(at, type, 1, p->flat->count);
 }

@@ -13,7 +13,7 @@ enum err params_write(const char *path, const struct param_table *t, const struc
                       const void *host, const char *const *meta);
 
 /* Every owning row from the file, rounded to `as`, stored as `type`; padding is left alone.
- * The file may be float64 or float32.  Names without "transformer." are taken
+ * The file may be float64, float32 or bfloat16.  Names without "transformer." are taken
  * too; causal masks (*.attn.bias, *.attn.masked_bias, as old releases store them) are
  * passed over; lm_head.weight of a tied table may be absent, or equal to wte in bits.
  * Fails, naming the tensor: ERR_CONFIG (missing, unknown, wrong shape, sharing storage),

@@ -13,7 +13,7 @@ struct canonical {
 
 bool canonical_is_cut(const struct trainer *t) { return t->mesh.tp > 1 || t->mesh.pp > 1; }
 
-static enum dtype type_of(const struct canonical *c) { return (enum dtype)c->t->run.precision; }
+static enum dtype type_of(const struct canonical *c) { return run_state_type(&c->t->run); }
 
 static enum err allocate(struct canonical *c)
 {

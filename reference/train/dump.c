@@ -64,7 +64,7 @@ static enum err write_flat(const struct dumper *d, const char *what, int64_t ste
   if (comm_rank(t->world) != 0) return ERR_OK;
   dump_name(what, step, file, sizeof file);
   snprintf(path, sizeof path, "%s/%s", t->run.out, file);
-  TRY(params_write(path, t->table, canonical_flat(d->whole), (enum dtype)t->run.precision, canonical_host(d->whole), NULL));
+  TRY(params_write(path, t->table, canonical_flat(d->whole), run_state_type(&t->run), canonical_host(d->whole), NULL));
   TRY(dump_say(d->output, what, step, file));
   return ERR_OK;
 }

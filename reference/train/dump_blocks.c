@@ -61,7 +61,7 @@ static struct tensor join(const struct trainer *t, char *all, int i)
 {
   const size_t rank_bytes = (size_t)tensors(t) * place_bytes(t), at = (size_t)i * place_bytes(t);
   const int stage = stage_of(t, i);
-  const enum dtype type = is_losses(t, i) ? DTYPE_F64 : (enum dtype)t->run.precision;
+  const enum dtype type = is_losses(t, i) ? DTYPE_F64 : run_work_type(&t->run);
   const int64_t cols = is_losses(t, i) ? 1 : t->run.hidden;
   char *const first = all + (size_t)mesh_rank(&t->mesh, stage, 0, 0) * rank_bytes + at;
   const bool shards = t->tp.sequence && !is_losses(t, i);

@@ -72,7 +72,7 @@ static enum err create_replicas(struct trainer *t, int *ranks)
   const bool apart = !t->run.communicate;
   ranks[0] = comm_rank(t->world);
   int n = apart ? 1 : mesh_group(&t->mesh, MESH_DP, ranks);
-  TRY(create(t, "dp", t->transfer, ranks, n, (size_t)largest_bucket(t) * dtype_bytes((enum dtype)t->run.precision), &t->groups.dp));
+  TRY(create(t, "dp", t->transfer, ranks, n, (size_t)largest_bucket(t) * dtype_bytes(run_state_type(&t->run)), &t->groups.dp));
   n = mesh_group(&t->mesh, apart ? MESH_PP : MESH_PP | MESH_DP, ranks);
   TRY(create(t, "sums", t->scalar, ranks, n, 2 * sizeof(double), &t->groups.sums));
   return ERR_OK;
@@ -82,10 +82,11 @@ static enum err create_model_groups(struct trainer *t, int *ranks)
 {
   const struct run_config *run = &t->run;
   const struct mesh *m = &t->mesh;
-  const size_t edge = (size_t)(run->micro_batch * run->sequence * run->hidden) * dtype_bytes((enum dtype)run->precision);
-  const size_t sums = (size_t)(2 * run->micro_batch * run->sequence) * sizeof(double);
+  const int64_t edge = (run->micro_batch * run->sequence * run->hidden) * (int64_t)dtype_bytes(run_work_type(run));
+  const int64_t sums = 2 * run->micro_batch * run->sequence * (int64_t)sizeof(double);
+  const int64_t norms = run->sequence_parallel ? 2 * run->hidden * (int64_t)dtype_bytes(run_state_type(run)) : 0;
   int n = mesh_group(m, MESH_TP, ranks);
-  if (n > 1) TRY(create(t, "tp", t->compute, ranks, n, edge > sums ? edge : sums, &t->groups.tp));
+  if (n > 1) TRY(create(t, "tp", t->compute, ranks, n, (size_t)larger(larger(edge, sums), norms), &t->groups.tp));
   n = mesh_group(m, MESH_PP | MESH_TP, ranks);
   if (n > 1) TRY(create(t, "norm", t->compute, ranks, n, (size_t)t->table->n * sizeof(double), &t->groups.norm));
   if (m->pp == 1) return ERR_OK;

@@ -38,7 +38,7 @@ enum err tasks_say(const struct output *o, struct dev *d, const struct tasks_mea
 static enum err gemm_size(const struct output *o, struct dev *d, struct dev_stream *s, int64_t n)
 {
   enum err err;
-  const enum dtype type = (enum dtype)o->run->precision;
+  const enum dtype type = run_work_type(o->run);
   const size_t bytes = (size_t)(n * n) * dtype_bytes(type);
   char *block = NULL;
   TRY(dev_alloc(d, 3 * bytes, DEV_OTHER, "products", (void **)&block));
@@ -53,7 +53,7 @@ static enum err gemm_size(const struct output *o, struct dev *d, struct dev_stre
     TRY_TO(free_block, dev_sync_stream(s));
     slots_say(o->slots, "gemm", r);
   }
-  const struct tasks_measure m = {.what = type == DTYPE_F64 ? "dgemm" : "sgemm", .size = n,
+  const struct tasks_measure m = {.what = type == DTYPE_F64 ? "dgemm" : type == DTYPE_F32 ? "sgemm" : "bgemm", .size = n,
                                   .flops = 2.0 * (double)n * (double)n * (double)n, .bytes = 3 * (int64_t)bytes};
   TRY_TO(free_block, tasks_say(o, d, &m));
 

@@ -15,13 +15,14 @@ enum { INTERVALS_A_LAYER = 64, INTERVALS_A_STEP = 4096 }; /* generous: a lost in
 
 struct tensor trainer_flat(const struct trainer *t, void *buffer)
 {
-  return tensor_at(buffer, (enum dtype)t->run.precision, 1, t->flat->count);
+  return tensor_at(buffer, run_state_type(&t->run), 1, t->flat->count);
 }
 
 struct tensor trainer_row(const struct trainer *t, void *buffer, int row)
 {
-  char *at = (char *)buffer + (size_t)t->flat->offset[row] * dtype_bytes((enum dtype)t->run.precision);
-  return tensor_at(at, (enum dtype)t->run.precision, t->flat->rows[row], t->flat->cols[row]);
+  const enum dtype type = run_state_type(&t->run);
+  char *at = (char *)buffer + (size_t)t->flat->offset[row] * dtype_bytes(type);
+  return tensor_at(at, type, t->flat->rows[row], t->flat->cols[row]);
 }
 
 bool trainer_has_loss(const struct trainer *t) { return t->mesh.pp_rank == t->mesh.pp - 1; }
@@ -151,8 +152,15 @@ static enum err create_device(struct trainer *t)
   }
   TRY(dev_event_create(t->dev, &t->counted));
   TRY(dev_event_create(t->dev, &t->summed));
-  const size_t bytes = (size_t)t->flat->count * dtype_bytes((enum dtype)run->precision);
-  TRY(dev_alloc(t->dev, bytes, DEV_PARAMETERS, "weights", &t->weights));
+  const enum dtype work = run_work_type(run), state = run_state_type(run);
+  const size_t bytes = (size_t)t->flat->count * dtype_bytes(state);
+  if (work != state) {
+    TRY(dev_alloc(t->dev, (size_t)t->flat->count * dtype_bytes(work), DEV_PARAMETERS, "rounded weights", &t->rounded));
+    TRY(dev_alloc(t->dev, bytes, DEV_OPTIMIZER, "master weights", &t->weights));
+  } else {
+    TRY(dev_alloc(t->dev, bytes, DEV_PARAMETERS, "weights", &t->weights));
+  }
+  t->working = t->rounded ? t->rounded : t->weights;
   TRY(dev_alloc(t->dev, bytes, DEV_GRADIENTS, "gradients", &t->gradients));
   TRY(create_inputs(t));
   TRY(create_scalars(t));
@@ -184,7 +192,7 @@ static enum err create_alone(struct trainer *t)
   TRY(mesh_create(run, comm_rank(t->world), comm_size(t->world), &t->mesh));
   TRY(params_place_of(run, t->mesh.pp_rank, t->mesh.tp_rank, &t->place));
   TRY(params_create(run, &t->table));
-  TRY(flat_create(t->table, &t->place, 256 / (int64_t)dtype_bytes((enum dtype)run->precision), run->dp, run->bucket, &t->flat));
+  TRY(flat_create(t->table, &t->place, 256 / (int64_t)dtype_bytes(run_work_type(run)), run->dp, run->bucket, &t->flat));
   if (!run->batch_file[0]) TRY(corpus_open(run, &t->corpus));
   TRY(data_plan_create(run, t->corpus, &t->plan));
   TRY(create_micro(t));
@@ -198,7 +206,7 @@ static enum err create_training(struct trainer *t)
   const struct schedule *s = t->training, *e = t->evaluation;
   const int stage = t->mesh.pp_rank;
   const struct model_config config = {.run = &t->run, .table = t->table, .flat = t->flat, .place = t->place, .dev = t->dev,
-                                      .compute = t->compute, .weights = t->weights, .gradients = t->gradients, .step = t->at.step,
+                                      .compute = t->compute, .weights = t->working, .gradients = t->gradients, .step = t->at.step,
                                       .tp = t->tp, .tied = t->groups.tied, .split = s->splits,
                                       .slots = s->slots[stage] > e->slots[stage] ? s->slots[stage] : e->slots[stage],
                                       .inputs = s->inputs[stage] > e->inputs[stage] ? s->inputs[stage] : e->inputs[stage],
@@ -206,7 +214,8 @@ static enum err create_training(struct trainer *t)
   TRY(model_create(&config, &t->model));
   TRY(ddp_create(&t->run, t->table, t->flat, t->groups.dp, t->compute, t->gradients, &t->ddp));
   const struct optim_config optim = {.run = &t->run, .table = t->table, .flat = t->flat, .place = &t->place, .dev = t->dev,
-                                     .compute = t->compute, .norm = t->groups.norm, .weights = t->weights, .gradients = t->gradients};
+                                     .compute = t->compute, .norm = t->groups.norm, .weights = t->weights, .gradients = t->gradients,
+                                     .rounded = t->rounded};
   TRY(optim_create(&optim, &t->optim));
   TRY(pipeline_create(s, stage, t->compute, t->groups.outputs, t->groups.gradients, &t->train_pipeline));
   TRY(pipeline_create(e, stage, t->compute, t->groups.outputs, t->groups.gradients, &t->evaluate_pipeline));
@@ -256,6 +265,7 @@ void trainer_destroy(struct trainer *t)
     dev_free(t->dev, t->inputs);
     dev_free(t->dev, t->gradients);
     dev_free(t->dev, t->weights);
+    dev_free(t->dev, t->rounded);
     dev_event_destroy(t->summed);
     dev_event_destroy(t->counted);
     dev_stream_close(t->input_gradients);

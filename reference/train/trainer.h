@@ -69,7 +69,9 @@ struct trainer {
   struct dev_event *counted, *summed;
   struct trainer_groups groups;
   struct tp tp;
-  void *weights, *gradients;
+  void *weights, *gradients; /* flat: what updates are added to, and what they are made of */
+  void *rounded;             /* flat: with bf16 the weights rounded, else NULL */
+  void *working;             /* what products read: rounded, or weights */
   struct model *model;
   struct ddp *ddp;
   struct optim *optim;
@@ -98,7 +100,7 @@ struct trainer {
 enum err trainer_create(struct comm_world *w, const struct run_config *run, struct trainer **out, bool *fatal);
 void trainer_destroy(struct trainer *t); /* all ranks; NULL is allowed */
 
-/* A flat buffer as one row. */
+/* A flat buffer of run_state_type (weights, gradients, moments) as one row. */
 struct tensor trainer_flat(const struct trainer *t, void *buffer);
 /* A row of the table in a flat buffer: its owner's storage. */
 struct tensor trainer_row(const struct trainer *t, void *buffer, int row);

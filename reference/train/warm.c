@@ -35,7 +35,7 @@ enum err warm_libraries(const struct run_config *run)
                                     .lazy_seed = (uint64_t)run->lazy_seed};
   TRY(dev_open(&config, &d));
   TRY_TO(close_device, dev_stream_open(d, "compute", DEV_COMPUTE, &s));
-  TRY_TO(close_device, multiply(d, s, (enum dtype)run->precision));
+  TRY_TO(close_device, multiply(d, s, run_work_type(run)));
 
 close_device:
   dev_stream_close(s);

@@ -1,4 +1,4 @@
-/* weights.c - fills the flat weights, by pieces when they are drawn, whole when they are read. */
+/* weights.c - fills the flat weights, by pieces when they are drawn, whole when they are read; then their rounded copy. */
 #include "train/weights.h"
 
 #include "ops/ops.h"
@@ -11,7 +11,7 @@ enum { PIECE = 1 << 16 }; /* elements: the memory suite should not see a second 
 /* This rank's part of a row. */
 static enum err draw_row(struct trainer *t, int row, char *piece)
 {
-  const enum dtype type = (enum dtype)t->run.precision;
+  const enum dtype type = run_state_type(&t->run);
   const int64_t n = t->flat->length[row];
   for (int64_t first = 0; first < n; first += PIECE) {
     const int64_t here = n - first < PIECE ? n - first : PIECE;
@@ -28,7 +28,7 @@ static enum err draw_row(struct trainer *t, int row, char *piece)
 static enum err draw(struct trainer *t)
 {
   enum err err = ERR_OK;
-  char *piece = malloc(PIECE * dtype_bytes((enum dtype)t->run.precision));
+  char *piece = malloc(PIECE * dtype_bytes(run_state_type(&t->run)));
   if (piece == NULL) FAIL(ERR_MEMORY, "initial weights: a piece of %d elements", PIECE);
   for (int i = 0; i < t->table->n; i++)
     if (t->table->rows[i].shared_with < 0) TRY_TO(free_piece, draw_row(t, i, piece));
@@ -41,7 +41,7 @@ free_piece:
 static enum err read_file(struct trainer *t)
 {
   enum err err;
-  const enum dtype type = (enum dtype)t->run.precision;
+  const enum dtype type = run_state_type(&t->run);
   struct flat *whole = NULL;
   char *host = NULL, *part = NULL;
   TRY(flat_create(t->table, &params_place_alone, 1, 1, 0, &whole));
@@ -70,5 +70,8 @@ enum err weights_start(struct trainer *t)
   TRY(op_fill(t->compute, &all, 0));
   if (t->run.weights[0]) TRY(read_file(t));
   else TRY(draw(t));
+  if (t->rounded == NULL) return ERR_OK;
+  const struct tensor rounded = tensor_at(t->rounded, run_work_type(&t->run), 1, t->flat->count);
+  TRY(op_copy(t->compute, &rounded, &all));
   return ERR_OK;
 }

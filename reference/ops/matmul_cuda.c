@@ -85,7 +85,7 @@ static enum err products_of(const struct dev_cuda *at, struct products **out)
   return ERR_OK;
 }
 
-static cudaDataType_t lt_type(enum dtype type)
+static cudaDataType lt_type(enum dtype type)
 {
   return type == DTYPE_F64 ? CUDA_R_64F : type == DTYPE_F32 ? CUDA_R_32F : CUDA_R_16BF;
 }

@@ -4,6 +4,7 @@
 #include "build_info.h"
 #include "comm/comm.h"
 #include "ops/ops.h"
+#include "train/device.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -44,7 +45,20 @@ static void record_variable(struct record_file *f, const char *key)
   if (value != NULL) record_text(f, key, value);
 }
 
-void env_record(struct record_file *f)
+static enum err record_gpu(struct record_file *f, const struct output *o)
+{
+  const struct dev_config config = device_config(o->run, o->world);
+  struct dev *d;
+  char text[512];
+  TRY(dev_open(&config, &d));
+  dev_describe(d, text, sizeof text);
+  dev_close(d);
+  record_text(f, "env.gpu", text);
+  if (comm_nccl(text, sizeof text) == ERR_OK) record_text(f, "env.nccl", text);
+  return ERR_OK;
+}
+
+enum err env_record(struct record_file *f, const struct output *o)
 {
   char text[512], date[32];
   int64_t cores[CPU_SETSIZE];
@@ -69,7 +83,9 @@ void env_record(struct record_file *f)
   record_int(f, "env.memory_bytes", (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
   record_text(f, "env.mpi", comm_library());
   record_text(f, "env.matmul", op_matmul_library());
+  if (o->run->device == DEV_CUDA) TRY(record_gpu(f, o));
   record_variable(f, "env.OMP_NUM_THREADS");
   record_variable(f, "env.DNNL_MAX_CPU_ISA");
   record_variable(f, "env.OPENBLAS_CORETYPE");
+  return ERR_OK;
 }

@@ -24,24 +24,25 @@ enum err say_run(const struct output *o)
     record_json(f, key, opt_json(&run_options[i], o->run));
   }
   record_int(f, "got.ranks", comm_size(o->world));
-  env_record(f);
+  TRY(env_record(f, o));
   TRY(record_end(f));
   return ERR_OK;
 }
 
-enum err say_rank(const struct output *o, int threads, const struct mesh *m)
+enum err say_rank(const struct output *o, const struct dev *d, int threads, const struct mesh *m)
 {
   struct record_file *f = o->records;
   int64_t cores[CORES_MAX];
   const int n = env_cores(cores, CORES_MAX);
-  char host[256] = "", cpu[256];
+  char host[256] = "", device[400];
   gethostname(host, sizeof host - 1);
-  env_cpu(cpu, sizeof cpu);
+  if (dev_kind_of(d) == DEV_CUDA) snprintf(device, sizeof device, "%s", dev_uuid(d));
+  else env_cpu(device, sizeof device);
   record_begin(f, "rank", -1, -1);
   record_text(f, "got.host", host);
   record_int(f, "got.pid", getpid());
   record_ints(f, "got.cores", cores, n);
-  record_text(f, "got.device", cpu);
+  record_text(f, "got.device", device);
   record_int(f, "got.threads", threads);
   if (m) {
     record_int(f, "got.pp_rank", m->pp_rank);
@@ -50,6 +51,31 @@ enum err say_rank(const struct output *o, int threads, const struct mesh *m)
   }
   record_real(f, "got.clock_offset_ms", o->clock_offset_ms);
   record_real(f, "got.clock_error_ms", o->clock_error_ms);
+  TRY(record_end(f));
+  return ERR_OK;
+}
+
+/* Between two looks; -1 where the card does not say. */
+static int64_t spent(int64_t before, int64_t after) { return before >= 0 && after >= 0 ? after - before : -1; }
+
+enum err say_health(const struct output *o, const struct dev *d, const struct dev_health *before, const struct dev_health *after)
+{
+  struct record_file *f = o->records;
+  char held[200];
+  dev_health_reasons(after, held, sizeof held);
+  record_begin(f, "gpu", -1, -1);
+  record_text(f, "got.device", dev_uuid(d));
+  record_int(f, "got.clock_mhz", after->clock_mhz);
+  record_int(f, "got.clock_max_mhz", after->clock_max_mhz);
+  record_int(f, "got.memory_clock_mhz", after->memory_clock_mhz);
+  record_int(f, "got.temperature_c", after->temperature_c);
+  record_int(f, "got.power_mw", after->power_mw);
+  record_int(f, "got.energy_mj", spent(before->energy_mj, after->energy_mj));
+  record_int(f, "got.ecc_corrected", spent(before->ecc_corrected, after->ecc_corrected));
+  record_int(f, "got.ecc_uncorrected", spent(before->ecc_uncorrected, after->ecc_uncorrected));
+  record_int(f, "got.held_by_power_ns", spent(before->held_by_power_ns, after->held_by_power_ns));
+  record_int(f, "got.held_by_heat_ns", spent(before->held_by_heat_ns, after->held_by_heat_ns));
+  record_text(f, "got.held_by", held);
   TRY(record_end(f));
   return ERR_OK;
 }

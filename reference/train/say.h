@@ -8,7 +8,9 @@
 #include "train/trainer.h"
 
 enum err say_run(const struct output *o);               /* rank 0 */
-enum err say_rank(const struct output *o, int threads, const struct mesh *m); /* all ranks; m: NULL outside training */
+enum err say_rank(const struct output *o, const struct dev *d, int threads, const struct mesh *m); /* all ranks; m: NULL outside training */
+/* All ranks with device cuda, after the last step; `before`: before the first. */
+enum err say_health(const struct output *o, const struct dev *d, const struct dev_health *before, const struct dev_health *after);
 enum err say_parameters(struct trainer *t, const struct output *o); /* all ranks, rank 0 writes; waits for the device */
 enum err say_batches(const struct trainer *t, const struct output *o, int64_t step); /* kinds batch and microbatch */
 enum err say_step(const struct trainer *t, const struct output *o, int64_t step);

@@ -2,6 +2,7 @@
 #include "train/tasks.h"
 
 #include "ops/ops.h"
+#include "train/device.h"
 #include "train/say.h"
 #include "train/tasks_comm.h"
 #include "train/tasks_copy.h"
@@ -67,7 +68,7 @@ static enum err measure(const struct output *o, struct dev *d, struct dev_stream
 {
   int threads;
   TRY(threads_count(s, &threads));
-  TRY(say_rank(o, threads, NULL));
+  TRY(say_rank(o, d, threads, NULL));
   switch (o->run->task) {
   case TASK_GEMM:
     for (int64_t n = o->run->size; n <= 4 * o->run->size; n *= 2) TRY(gemm_size(o, d, s, n));
@@ -83,8 +84,7 @@ enum err tasks_run(const struct output *o, bool *fatal)
   enum err err;
   struct dev *d = NULL;
   struct dev_stream *s = NULL;
-  const struct dev_config config = {.kind = (enum dev_kind)o->run->device, .threads = (int)o->run->threads,
-                                    .lazy_seed = (uint64_t)o->run->lazy_seed, .poison_end = o->run->poison_end};
+  const struct dev_config config = device_config(o->run, o->world);
   *fatal = false;
   TRY_TO(close_device, dev_open(&config, &d));
   TRY_TO(close_device, dev_stream_open(d, "compute", DEV_COMPUTE, &s));

@@ -21,6 +21,7 @@ struct loop {
   struct trainer *t;
   struct dumper *dump;
   struct say_memory memory;
+  struct dev_health health; /* of the card, before the first step */
   double told_ms; /* when a person last heard of it */
 };
 
@@ -90,6 +91,17 @@ static enum err evaluate_after(struct loop *l, int64_t updates)
   return ERR_OK;
 }
 
+/* What the card did over the steps.  A run that dumps tensors is for what it computes, not for its time. */
+static enum err judge_health(struct loop *l)
+{
+  struct dev_health after;
+  if (l->run->device != DEV_CUDA) return ERR_OK;
+  TRY(dev_sync(l->t->dev));
+  dev_health(l->t->dev, &after);
+  TRY(say_health(l->output, l->t->dev, &l->health, &after));
+  return dev_health_judge(&l->health, &after, l->run->dump == DUMP_NONE);
+}
+
 static enum err steps(struct loop *l)
 {
   int64_t n = l->run->steps;
@@ -99,6 +111,7 @@ static enum err steps(struct loop *l)
     TRY(evaluate_after(l, step + 1));
   }
   slots_say(l->output->slots, "end", l->run->steps);
+  TRY(judge_health(l));
   TRY(dump_before(l->dump, l->run->steps));
   TRY(dev_sync(l->t->dev)); /* lazy tells here what it found last */
   TRY(meters_memory_peak(&l->memory.os_peak));
@@ -107,9 +120,9 @@ static enum err steps(struct loop *l)
 }
 
 /* What is there before a run: its memory is counted from here. */
-static enum err before(const struct run_config *run, int64_t *os_base)
+static enum err before(const struct output *o, int64_t *os_base)
 {
-  TRY(warm_libraries(run));
+  TRY(warm_libraries(o->run, o->world));
   TRY(meters_memory_restart(os_base));
   return ERR_OK;
 }
@@ -121,8 +134,9 @@ static enum err start(struct loop *l)
   TRY(dump_create(l->t, l->output, &l->dump));
   TRY(threads_count(l->t->compute, &threads));
   TRY(say_parameters(l->t, l->output));
-  TRY(say_rank(l->output, threads, &l->t->mesh));
+  TRY(say_rank(l->output, l->t->dev, threads, &l->t->mesh));
   TRY(meters_memory_restart(&after_start));
+  dev_health(l->t->dev, &l->health);
   return ERR_OK;
 }
 
@@ -141,7 +155,7 @@ enum err train_run(const struct output *o, bool *fatal)
   enum err err;
   struct loop l = {.output = o, .run = o->run};
   *fatal = false;
-  TRY(comm_agree(o->world, before(o->run, &l.memory.os_base)));
+  TRY(comm_agree(o->world, before(o, &l.memory.os_base)));
   TRY(trainer_create(o->world, o->run, &l.t, fatal));
   TRY_TO(destroy_loop, comm_agree(o->world, start(&l)));
 

@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "base/rng.h"
 #include "ops/ops.h"
+#include "train/device.h"
 #include "train/groups.h"
 #include "train/weights.h"
 
@@ -140,8 +141,7 @@ static enum err create_scalars(struct trainer *t)
 static enum err create_device(struct trainer *t)
 {
   const struct run_config *run = &t->run;
-  const struct dev_config config = {.kind = (enum dev_kind)run->device, .threads = (int)run->threads,
-                                    .lazy_seed = (uint64_t)run->lazy_seed, .poison_end = run->poison_end};
+  const struct dev_config config = device_config(run, t->world);
   TRY(dev_open(&config, &t->dev));
   TRY(dev_stream_open(t->dev, "compute", DEV_COMPUTE, &t->compute));
   TRY(dev_stream_open(t->dev, "transfer", DEV_TRANSFER, &t->transfer));
@@ -238,6 +238,8 @@ enum err trainer_create(struct comm_world *w, const struct run_config *run, stru
     err = err_set(ERR_MEMORY, __FILE__, __LINE__, "trainer: %zu bytes", sizeof *t);
   }
   TRY_TO(destroy_trainer, comm_agree(w, err));
+  if (run->device == DEV_CUDA && run->transport == TRANSPORT_NCCL && comm_size(w) > 1)
+    TRY_TO(destroy_trainer, comm_check_nccl(w, t->dev));
   *fatal = comm_size(w) > 1; /* some may be inside a group by now */
   TRY_TO(destroy_trainer, groups_create(t));
   *fatal = false;

@@ -2,6 +2,7 @@
 #include "train/warm.h"
 
 #include "ops/ops.h"
+#include "train/device.h"
 
 enum { EDGE = 96 };
 
@@ -26,13 +27,12 @@ free_block:
   return err;
 }
 
-enum err warm_libraries(const struct run_config *run)
+enum err warm_libraries(const struct run_config *run, const struct comm_world *w)
 {
   enum err err;
   struct dev *d = NULL;
   struct dev_stream *s = NULL;
-  const struct dev_config config = {.kind = (enum dev_kind)run->device, .threads = (int)run->threads,
-                                    .lazy_seed = (uint64_t)run->lazy_seed};
+  const struct dev_config config = device_config(run, w);
   TRY(dev_open(&config, &d));
   TRY_TO(close_device, dev_stream_open(d, "compute", DEV_COMPUTE, &s));
   TRY_TO(close_device, multiply(d, s, run_work_type(run)));

@@ -2,8 +2,9 @@
 #ifndef TRAIN_WARM_H
 #define TRAIN_WARM_H
 #include "base/config.h"
+#include "comm/comm.h"
 
 /* One small product of each kind on a device of its own: code pages, tables and threads of the matrix
  * library are there when the memory of a run begins to count. */
-enum err warm_libraries(const struct run_config *run);
+enum err warm_libraries(const struct run_config *run, const struct comm_world *w);
 #endif

@@ -1,0 +1,20 @@
+/* device.h - the device that a run asks for, on this rank. */
+#ifndef TRAIN_DEVICE_H
+#define TRAIN_DEVICE_H
+
+#include "base/config.h"
+#include "comm/comm.h"
+
+/* On a host with several GPUs the ranks of that host take them in turn. */
+static inline struct dev_config device_config(const struct run_config *run, const struct comm_world *w)
+{
+  const enum dev_kind kind = (enum dev_kind)run->device;
+  const int n = kind == DEV_CUDA ? dev_count(kind) : 1;
+  return (struct dev_config){.kind = kind,
+                             .index = n > 0 ? comm_node_rank(w) % n : 0,
+                             .threads = (int)run->threads,
+                             .lazy_seed = (uint64_t)run->lazy_seed,
+                             .poison_end = run->poison_end,
+                             .tf32 = run->precision == PRECISION_TF32};
+}
+#endif

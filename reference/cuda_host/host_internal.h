@@ -107,6 +107,7 @@ struct host_block {
 };
 void host_memory_open(void); /* to this process: kernels and copies are about to run */
 void host_memory_close(void);
+void host_memory_watch(void); /* this thread's faults are told with what they hit */
 void host_memory_drop(void);
 /* The block that holds `at`; NULL: none.  *first: where it begins. */
 const host_block *host_memory_find(const void *at, char **first);

@@ -30,8 +30,9 @@ struct thread {
   host_fibre *fibre; /* NULL: not begun, or ended */
   uint3 index;
   int number;
-  std::deque<async_copy> copies; /* cp.async, oldest first */
-  int groups;                    /* committed and open     */
+  std::vector<async_copy> copies; /* cp.async, oldest first; those before `first` are done */
+  size_t first;
+  int groups; /* committed and open */
 };
 
 struct warp {
@@ -61,7 +62,8 @@ static struct {
 } b;
 
 alignas(1024) static char shared_memory[SHARED_ROOM];
-static std::vector<host_fibre *> idle, all_fibres;
+/* They live as long as the process, whose streams may still be at work. */
+static std::vector<host_fibre *> &idle = *new std::vector<host_fibre *>, &all_fibres = *new std::vector<host_fibre *>;
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -158,14 +160,20 @@ static void give_way(void)
   host_fibre_switch(me->fibre, t->fibre);
 }
 
+static void forget_copies(thread *t)
+{
+  t->copies.clear();
+  t->first = 0;
+  t->groups = 0;
+}
+
 static void end_thread(thread *t)
 {
   warp *w = &b.warps[t->number / WARP];
   const unsigned bit = 1u << t->number % WARP;
   w->ended |= bit;
   b.live--;
-  t->copies.clear();
-  t->groups = 0;
+  forget_copies(t);
   if (b.arrived > 0) fail("has ended while %d threads wait at __syncthreads", b.arrived);
   for (unsigned left = w->waiting; left != 0; left &= left - 1) {
     const int lane = __builtin_ctz(left);
@@ -348,7 +356,7 @@ void cuda_host_async_commit(void)
 {
   thread *t = b.now;
   /* A group may be empty: it copies nothing, and is counted. */
-  if (t->copies.empty() || t->copies.back().last) t->copies.push_back(async_copy{NULL, NULL, 0, 0, true});
+  if (t->copies.size() == t->first || t->copies.back().last) t->copies.push_back(async_copy{NULL, NULL, 0, 0, true});
   else t->copies.back().last = true;
   t->groups++;
 }
@@ -357,11 +365,14 @@ void cuda_host_async_wait(int groups_left)
 {
   thread *t = b.now;
   while (t->groups > groups_left) {
-    const async_copy c = t->copies.front();
-    t->copies.pop_front();
+    const async_copy &c = t->copies[t->first++];
     if (c.valid > 0) memcpy(c.to, c.from, c.valid);
     if (c.bytes > c.valid) memset(c.to + c.valid, 0, c.bytes - c.valid);
     if (c.last) t->groups--;
+  }
+  if (t->first == t->copies.size()) {
+    t->copies.clear();
+    t->first = 0;
   }
 }
 
@@ -401,13 +412,13 @@ static void abandon_fibres(void)
   for (host_fibre *f : all_fibres) host_fibre_renew(f);
   for (thread &t : b.threads) {
     t.fibre = NULL;
-    t.copies.clear();
-    t.groups = 0;
+    forget_copies(&t);
   }
 }
 
 static cudaError_t run(const char *name, dim3 grid, dim3 block, size_t shared, const std::function<void()> &body)
 {
+  host_memory_watch();
   b.kernel = name;
   b.body = &body;
   b.failed = false;

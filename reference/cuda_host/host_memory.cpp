@@ -93,6 +93,21 @@ extern "C" void __asan_on_error(void)
 }
 #endif
 
+/* The handler needs a stack of its own: a full one is among what it tells. */
+void host_memory_watch(void)
+{
+  static thread_local char stack[64 * 1024];
+  static thread_local bool watched;
+  if (watched) return;
+  watched = true;
+  stack_t old = {};
+  if (sigaltstack(NULL, &old) != 0 || !(old.ss_flags & SS_DISABLE)) return; /* this thread has one */
+  stack_t mine = {};
+  mine.ss_sp = stack;
+  mine.ss_size = sizeof stack;
+  sigaltstack(&mine, NULL);
+}
+
 static bool reserve(host_memory &m)
 {
   if (m.base != NULL) return true;
@@ -111,15 +126,22 @@ static bool reserve(host_memory &m)
 /* Bytes that become usable: inaccessible before, poisoned after. */
 static bool extend(host_memory &m, size_t bytes)
 {
-  const size_t more = round_up(bytes, STEP);
+  const size_t more = round_up(bytes + GUARD, STEP);
   if (m.ready + more > RESERVED - STEP) return false;
   char *const at = m.base + m.ready;
   host_memory_open();
   if (mprotect(at, more, PROT_READ | PROT_WRITE)) return false;
   m.open = true;
   madvise(at, more, MADV_HUGEPAGE);
-  m.ready += more;
   cuda_host_poison(at, more);
+  m.ready += more;
+  if (m.ready == more) { /* the first block has a guard before it too */
+    cuda_host_unpoison(at, GUARD);
+    memset(at, 0xFF, GUARD);
+    cuda_host_poison(at, GUARD);
+    m.unused[at + GUARD] = more - GUARD;
+    return true;
+  }
   /* Joined with the last piece if that is unused. */
   if (!m.unused.empty()) {
     auto last = std::prev(m.unused.end());

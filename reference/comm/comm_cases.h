@@ -234,6 +234,59 @@ static void bytes_and_float16_are_moved_and_not_added(void)
   bench_close(&b);
 }
 
+/* A view that no memory can have is refused before anything is queued, on every rank alike. */
+static void impossible_views_are_refused(void)
+{
+  static const int64_t impossible[][3] = {{-1, 4, 4}, {4, -1, 4}, {2, 4, 3}}; /* rows, columns, stride */
+  struct bench b;
+  bench_open(&b, DEV_CPU, 0);
+  const struct comm_config config = {.name = "test"};
+  struct comm *c = comm_of(&b, 4096, &config);
+  struct tensor t = matrix(&b, DTYPE_F64, 4, 4, false);
+  for (size_t k = 0; k < sizeof impossible / sizeof *impossible; k++) {
+    struct tensor view = t;
+    view.rows = impossible[k][0], view.cols = impossible[k][1], view.stride = impossible[k][2];
+    CHECK_ERR(comm_allreduce(c, &view, COMM_SUM), ERR_ARG);
+    CHECK_TEXT_HAS(err_text(), "view [");
+    CHECK_ERR(comm_broadcast(c, &view, 0), ERR_ARG);
+  }
+  CHECK_OK(dev_sync(b.d));
+  dev_free(b.d, t.at);
+  comm_destroy(c);
+  bench_close(&b);
+}
+
+/* What a trace of time calls the work of a group: by its direction alone, or an exchange. */
+static void messages_have_the_name_of_their_direction(void)
+{
+  const int n = comm_size(world), rank = comm_rank(world);
+  if (n < 2) return;
+  struct bench b;
+  bench_open(&b, DEV_CPU, 0);
+  const struct comm_config config = {.name = "test"};
+  struct comm *c = comm_of(&b, 4096, &config);
+  struct tensor out = matrix(&b, DTYPE_F64, 1, 4, false), in = matrix(&b, DTYPE_F64, 1, 4, false);
+  fill(&out, rank, 0);
+  CHECK_OK(dev_trace(b.d, 16));
+  CHECK_OK(comm_group_start(c));
+  CHECK_OK(comm_send(c, &out, (rank + 1) % n));
+  CHECK_OK(comm_recv(c, &in, (rank + n - 1) % n));
+  CHECK_OK(comm_group_finish(c));
+  if (rank == 0) CHECK_OK(comm_send(c, &out, 1));
+  if (rank == 1) CHECK_OK(comm_recv(c, &in, 0));
+  CHECK_OK(dev_sync(b.d));
+  const char *const wanted[] = {"exchange", rank == 0 ? "send" : "recv"};
+  const struct dev_interval *rows = NULL;
+  int64_t count = 0, lost = 0;
+  CHECK_OK(dev_trace_take(b.d, &rows, &count, &lost));
+  CHECK(lost == 0 && count == (rank < 2 ? 2 : 1));
+  for (int64_t i = 0; i < count && i < 2; i++) CHECK(strcmp(rows[i].kernel, wanted[i]) == 0);
+  dev_free(b.d, in.at);
+  dev_free(b.d, out.at);
+  comm_destroy(c);
+  bench_close(&b);
+}
+
 /* The same sums whatever the scratch, the pieces and the company they travel in. */
 static void ordered_sums_do_not_depend_on_pieces(void)
 {
@@ -430,6 +483,8 @@ int main(void)
     TEST(a_synchronous_ring_completes_in_a_group),
     TEST(lone_messages_pass_down_a_line),
     TEST(bytes_and_float16_are_moved_and_not_added),
+    TEST(impossible_views_are_refused),
+    TEST(messages_have_the_name_of_their_direction),
     TEST(ordered_sums_do_not_depend_on_pieces),
     TEST(two_comms_run_on_two_streams),
     TEST(a_group_of_some_ranks_leaves_the_others_alone),

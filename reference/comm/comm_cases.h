@@ -1,10 +1,10 @@
-/* comm_cases.h - the contract of collectives, on 1, 2, 3 and 4 ranks, by cpu and lazy. */
+/* comm_cases.h - the contract of collectives, on 1, 2, 3 and 4 ranks, by cpu and lazy, or cuda. */
 #include "comm/comm_fixture.h"
 
 static const enum dev_kind kinds[] = {DEV_CPU, DEV_LAZY};
 static const enum dtype types[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16, DTYPE_I32, DTYPE_I64};
 static const int64_t shapes[][2] = {{0, 5}, {4, 0}, {1, 1}, {1, 2}, {3, 7}, {5, 13}, {1, 1009}};
-enum { N_KINDS = 2, N_TYPES = 4, N_SHAPES = 7 };
+enum { N_TYPES = 4, N_SHAPES = 7 };
 
 /* What a case runs under: all of these for each collective. */
 struct way {
@@ -16,7 +16,7 @@ struct way {
 static int ways(struct way *out)
 {
   int n = 0;
-  for (int k = 0; k < N_KINDS; k++)
+  for (int k = 0; k < mirror_kinds(); k++)
     for (int ordered = 0; ordered < 2; ordered++)
       for (int strided = 0; strided < 2; strided++)
         for (int piece = 0; piece <= 40; piece += 40)
@@ -60,11 +60,11 @@ static bool allreduce_case(struct bench *b, struct comm *c, const struct way *w,
   for (int op = COMM_SUM; op <= COMM_MAX; op++) {
     struct tensor t = matrix(b, type, shape[0], shape[1], w->strided);
     fill(&t, comm_rank(world), 0);
-    ok = CHECK_OK(comm_allreduce(c, &t, (enum comm_op)op)) && CHECK_OK(dev_sync(b->d)) && ok;
+    ok = CHECK_OK(comm_allreduce(c, &t, (enum comm_op)op)) && CHECK_OK(mirror_sync(b->d)) && ok;
     for (int64_t i = 0; i < tensor_count(&t); i++)
       ok = ok && reduced(&t, i, i, (enum comm_op)op, w->config.reduce == COMM_ORDERED);
     ok = ok && guards_intact(&t);
-    dev_free(b->d, t.at);
+    mirror_free(b->d, t.at);
   }
   return ok;
 }
@@ -82,15 +82,15 @@ static bool reduce_scatter_case(struct bench *b, struct comm *c, const struct wa
     fill(&all, rank, 0);
     const enum err e = comm_reduce_scatter(c, &mine, &all, COMM_SUM);
     if (!packs || e == ERR_OK) {
-      ok = CHECK_OK(e) && CHECK_OK(dev_sync(b->d)) && ok;
+      ok = CHECK_OK(e) && CHECK_OK(mirror_sync(b->d)) && ok;
       for (int64_t i = 0; i < tensor_count(&mine); i++)
         ok = ok && reduced(&mine, i, tensor_count(&mine) * rank + i, COMM_SUM, w->config.reduce == COMM_ORDERED);
       ok = ok && guards_intact(&all) && guards_intact(&apart);
     } else {
       ok = CHECK_ERR(e, ERR_ARG) && ok;
     }
-    dev_free(b->d, apart.at);
-    dev_free(b->d, all.at);
+    mirror_free(b->d, apart.at);
+    mirror_free(b->d, all.at);
   }
   return ok;
 }
@@ -108,13 +108,13 @@ static bool allgather_case(struct bench *b, struct comm *c, const struct way *w,
     if (e == ERR_ARG && w->config.piece > 0 && w->scratch == 0) { /* pieces of parts are packed: refused without scratch */
       CHECK_TEXT_HAS(err_text(), "scratch");
     } else {
-      ok = CHECK_OK(e) && CHECK_OK(dev_sync(b->d)) && ok;
+      ok = CHECK_OK(e) && CHECK_OK(mirror_sync(b->d)) && ok;
       for (int64_t i = 0; i < tensor_count(&all) && ok; i++)
         ok = element_get(&all, i) == value((int)(i / tensor_count(&mine)), i % tensor_count(&mine), type);
       ok = ok && guards_intact(&all) && guards_intact(&apart);
     }
-    dev_free(b->d, apart.at);
-    dev_free(b->d, all.at);
+    mirror_free(b->d, apart.at);
+    mirror_free(b->d, all.at);
   }
   return ok;
 }
@@ -127,10 +127,10 @@ static bool broadcast_case(struct bench *b, struct comm *c, const struct way *w,
   for (int root = 0; root < comm_size(world); root++) {
     struct tensor t = matrix(b, type, shape[0], shape[1], w->strided && root == comm_rank(world));
     if (root == comm_rank(world)) fill(&t, root, 0);
-    ok = CHECK_OK(comm_broadcast(c, &t, root)) && CHECK_OK(dev_sync(b->d)) && ok;
+    ok = CHECK_OK(comm_broadcast(c, &t, root)) && CHECK_OK(mirror_sync(b->d)) && ok;
     for (int64_t i = 0; i < tensor_count(&t); i++) ok = ok && element_get(&t, i) == value(root, i, type);
     ok = ok && guards_intact(&t);
-    dev_free(b->d, t.at);
+    mirror_free(b->d, t.at);
   }
   return ok;
 }
@@ -148,10 +148,10 @@ static void parts_that_touch_need_no_scratch(void)
   fill(&all, rank, 0);
   CHECK_OK(comm_reduce_scatter(c, &before, &all, COMM_SUM));
   CHECK_OK(comm_reduce_scatter(c, &behind, &all, COMM_SUM));
-  CHECK_OK(dev_sync(b.d));
-  CHECK_SAME_BITS(before.at, behind.at, 100 * sizeof(double));
+  CHECK_OK(mirror_sync(b.d));
+  CHECK_SAME_BITS(mirror_of(before.at), mirror_of(behind.at), 100 * sizeof(double));
   for (int64_t i = 0; i < 100; i++) CHECK(reduced(&before, i, 100 * rank + i, COMM_SUM, false));
-  dev_free(b.d, whole.at);
+  mirror_free(b.d, whole.at);
   comm_destroy(c);
   bench_close(&b);
 }
@@ -167,18 +167,18 @@ static bool ring_case(struct bench *b, struct comm *c, const struct way *w, enum
   struct tensor out = matrix(b, type, shape[0], shape[1], w->strided), in = matrix(b, type, shape[0], shape[1], w->strided);
   fill(&out, rank, 0);
   bool ok = CHECK_OK(comm_group_start(c)) && CHECK_OK(comm_send(c, &out, (rank + 1) % n)) && CHECK_OK(comm_recv(c, &in, before)) &&
-            CHECK_OK(comm_group_finish(c)) && CHECK_OK(dev_sync(b->d));
+            CHECK_OK(comm_group_finish(c)) && CHECK_OK(mirror_sync(b->d));
   for (int64_t i = 0; i < tensor_count(&in); i++) ok = ok && element_get(&in, i) == value(before, i, type);
   ok = ok && guards_intact(&in) && guards_intact(&out);
-  dev_free(b->d, in.at);
-  dev_free(b->d, out.at);
+  mirror_free(b->d, in.at);
+  mirror_free(b->d, out.at);
   return ok;
 }
 static void messages_of_a_group_go_round_a_ring(void) { for_all("ring", ring_case); }
 
 static void a_synchronous_ring_completes_in_a_group(void)
 {
-  for (int k = 0; k < N_KINDS; k++) {
+  for (int k = 0; k < mirror_kinds(); k++) {
     const struct way w = {kinds[k], {.name = "test", .synchronous = true}, 4096, false};
     struct bench b;
     bench_open(&b, kinds[k], 3);
@@ -193,7 +193,7 @@ static void a_synchronous_ring_completes_in_a_group(void)
 static void lone_messages_pass_down_a_line(void)
 {
   const int n = comm_size(world), rank = comm_rank(world);
-  for (int k = 0; k < N_KINDS; k++)
+  for (int k = 0; k < mirror_kinds(); k++)
     for (int synchronous = 0; synchronous < 2; synchronous++) {
       struct bench b;
       bench_open(&b, kinds[k], 5);
@@ -203,10 +203,10 @@ static void lone_messages_pass_down_a_line(void)
       if (rank == 0) fill(&t, 0, 0);
       if (rank > 0) CHECK_OK(comm_recv(c, &t, rank - 1));
       if (rank < n - 1) CHECK_OK(comm_send(c, &t, rank + 1));
-      CHECK_OK(dev_sync(b.d));
+      CHECK_OK(mirror_sync(b.d));
       for (int64_t i = 0; i < tensor_count(&t); i++) CHECK(element_get(&t, i) == value(0, i, DTYPE_F64));
       CHECK(guards_intact(&t));
-      dev_free(b.d, t.at);
+      mirror_free(b.d, t.at);
       comm_destroy(c);
       bench_close(&b);
     }
@@ -222,13 +222,14 @@ static void bytes_and_float16_are_moved_and_not_added(void)
   for (int k = 0; k < 2; k++) {
     struct tensor all = matrix(&b, moved[k], comm_size(world), 9, true), mine = matrix(&b, moved[k], 1, 9, false);
     for (int64_t i = 0; i < 9; i++) element_set(&mine, i, 10 * comm_rank(world) + (double)i);
+    mirror_push(mine.at);
     CHECK_OK(comm_allgather(c, &all, &mine));
-    CHECK_OK(dev_sync(b.d));
+    CHECK_OK(mirror_sync(b.d));
     for (int64_t i = 0; i < tensor_count(&all); i++) CHECK(element_get(&all, i) == (double)(10 * (i / 9) + i % 9));
     CHECK_ERR(comm_allreduce(c, &mine, COMM_SUM), ERR_ARG);
     CHECK_TEXT_HAS(err_text(), dtype_name(moved[k]));
-    dev_free(b.d, mine.at);
-    dev_free(b.d, all.at);
+    mirror_free(b.d, mine.at);
+    mirror_free(b.d, all.at);
   }
   comm_destroy(c);
   bench_close(&b);
@@ -300,11 +301,11 @@ static void ordered_sums_do_not_depend_on_pieces(void)
     struct tensor t = matrix(&b, DTYPE_F32, 1, COUNT, false);
     fill(&t, comm_rank(world), 0);
     CHECK_OK(comm_allreduce(c, &t, COMM_SUM));
-    CHECK_OK(dev_sync(b.d));
+    CHECK_OK(mirror_sync(b.d));
     int wrong = 0;
     for (int64_t i = 0; i < COUNT; i++) wrong += element_get(&t, i) != serial(comm_size(world), i, DTYPE_F32, COMM_SUM);
     CHECK(wrong == 0);
-    dev_free(b.d, t.at);
+    mirror_free(b.d, t.at);
     comm_destroy(c);
   }
   bench_close(&b);
@@ -314,7 +315,7 @@ static void ordered_sums_do_not_depend_on_pieces(void)
 static void two_comms_run_on_two_streams(void)
 {
   enum { CALLS = 40, COUNT = 65 };
-  for (int k = 0; k < N_KINDS; k++) {
+  for (int k = 0; k < mirror_kinds(); k++) {
     struct bench b;
     bench_open(&b, kinds[k], 17);
     struct dev_stream *second;
@@ -323,7 +324,7 @@ static void two_comms_run_on_two_streams(void)
     int ranks[64];
     everyone(ranks);
     struct comm *c = comm_of(&b, 4096, &config), *o;
-    CHECK_OK(comm_create(world, second, ranks, comm_size(world), 4096, &other, &o));
+    CHECK_OK(test_comm(world, second, ranks, comm_size(world), 4096, &other, &o));
     struct tensor t[CALLS][2];
     for (int i = 0; i < CALLS; i++)
       for (int s = 0; s < 2; s++) {
@@ -331,13 +332,13 @@ static void two_comms_run_on_two_streams(void)
         fill(&t[i][s], comm_rank(world), i * COUNT);
         CHECK_OK(comm_allreduce(s ? o : c, &t[i][s], COMM_SUM));
       }
-    CHECK_OK(dev_sync(b.d));
+    CHECK_OK(mirror_sync(b.d));
     for (int i = 0; i < CALLS; i++)
       for (int s = 0; s < 2; s++) {
         int wrong = 0;
         for (int64_t j = 0; j < COUNT; j++) wrong += !reduced(&t[i][s], j, i * COUNT + j, COMM_SUM, s == 1);
         CHECK(wrong == 0);
-        dev_free(b.d, t[i][s].at);
+        mirror_free(b.d, t[i][s].at);
       }
     comm_destroy(o);
     comm_destroy(c);
@@ -358,18 +359,19 @@ static void a_group_of_some_ranks_leaves_the_others_alone(void)
   struct comm *c = NULL;
   const struct comm_config config = {.name = "some"};
   if (comm_rank(world) % 2 == 0 && comm_rank(world) <= 2) {
-    CHECK_OK(comm_create(world, b.transfer, ranks, 2, 4096, &config, &c));
+    CHECK_OK(test_comm(world, b.transfer, ranks, 2, 4096, &config, &c));
     CHECK(comm_group_size(c) == 2 && comm_group_rank(c) == comm_rank(world) / 2 && comm_stream(c) == b.transfer);
     struct tensor t = matrix(&b, DTYPE_I32, 1, 1, false);
     element_set(&t, 0, comm_rank(world) + 5);
+    mirror_push(t.at);
     CHECK_OK(comm_allreduce(c, &t, COMM_SUM));
     CHECK_OK(comm_barrier(c));
-    CHECK_OK(dev_sync(b.d));
+    CHECK_OK(mirror_sync(b.d));
     CHECK(element_get(&t, 0) == 12);
-    dev_free(b.d, t.at);
+    mirror_free(b.d, t.at);
     comm_destroy(c);
   } else {
-    CHECK_ERR(comm_create(world, b.transfer, ranks, 2, 4096, &config, &c), ERR_ARG);
+    CHECK_ERR(test_comm(world, b.transfer, ranks, 2, 4096, &config, &c), ERR_ARG);
     CHECK(c == NULL);
   }
   bench_close(&b);
@@ -385,7 +387,7 @@ static void scratch_is_two_blocks_and_none_for_one_rank(void)
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     struct comm *c = comm_of(&b, sizes[i].asked, &config);
     dev_usage(b.d, &usage);
-    CHECK(usage.now[DEV_COMMUNICATION] == (comm_size(world) == 1 ? 0 : 2 * sizes[i].each));
+    CHECK(usage.now[DEV_COMMUNICATION] == (comm_size(world) == 1 || (mirror_cuda() && test_staged()) ? 0 : 2 * sizes[i].each));
     comm_destroy(c);
     dev_usage(b.d, &usage);
     CHECK(usage.now[DEV_COMMUNICATION] == 0);
@@ -404,10 +406,10 @@ static void delay_holds_back_every_collective(void)
   const double before = clock_ms();
   CHECK_OK(comm_allreduce(c, &t, COMM_SUM));
   CHECK_OK(comm_barrier(c));
-  CHECK_OK(dev_sync(b.d));
+  CHECK_OK(mirror_sync(b.d));
   CHECK(clock_ms() - before >= 60);
   CHECK(reduced(&t, 1, 1, COMM_SUM, false));
-  dev_free(b.d, t.at);
+  mirror_free(b.d, t.at);
   comm_destroy(c);
   bench_close(&b);
 }
@@ -421,10 +423,10 @@ static void a_missing_wait_before_a_collective_is_named(void)
   struct tensor t = matrix(&b, DTYPE_F64, 1, 64, false);
   CHECK_OK(dev_begin(b.compute, t.at, 64 * sizeof(double))); /* compute writes; nothing orders the collective after it */
   CHECK_OK(comm_allreduce(c, &t, COMM_SUM));
-  CHECK_ERR(dev_sync(b.d), ERR_DEVICE);
+  CHECK_ERR(mirror_sync(b.d), ERR_DEVICE);
   CHECK_TEXT_HAS(dev_findings(b.d), "allreduce");
   CHECK_TEXT_HAS(dev_findings(b.d), "transfer");
-  dev_free(b.d, t.at);
+  mirror_free(b.d, t.at);
   comm_destroy(c);
   bench_close(&b);
 }
@@ -438,14 +440,14 @@ static void a_missing_wait_before_a_message_is_named(void)
   bench_open(&b, DEV_LAZY, 1);
   const struct comm_config config = {.name = "test"};
   struct comm *c;
-  CHECK_OK(comm_create(world, b.transfer, ranks, 2, 0, &config, &c));
+  CHECK_OK(test_comm(world, b.transfer, ranks, 2, 0, &config, &c));
   struct tensor t = matrix(&b, DTYPE_F64, 1, 64, false);
   CHECK_OK(dev_begin(b.compute, t.at, 64 * sizeof(double)));
   if (rank == 0) CHECK_OK(comm_send(c, &t, 1));
   if (rank == 1) CHECK_OK(comm_recv(c, &t, 0));
-  CHECK_ERR(dev_sync(b.d), ERR_DEVICE);
+  CHECK_ERR(mirror_sync(b.d), ERR_DEVICE);
   CHECK_TEXT_HAS(dev_findings(b.d), rank == 0 ? "'send'" : "'recv'");
-  dev_free(b.d, t.at);
+  mirror_free(b.d, t.at);
   comm_destroy(c);
   bench_close(&b);
 }
@@ -459,13 +461,13 @@ static void a_missing_wait_between_two_comms_is_named(void)
   int ranks[64];
   everyone(ranks);
   struct comm *c = comm_of(&b, 0, &config), *o;
-  CHECK_OK(comm_create(world, b.compute, ranks, comm_size(world), 0, &other, &o));
+  CHECK_OK(test_comm(world, b.compute, ranks, comm_size(world), 0, &other, &o));
   struct tensor t = matrix(&b, DTYPE_F64, 1, 64, false);
   CHECK_OK(comm_broadcast(c, &t, 0));
   CHECK_OK(comm_allreduce(o, &t, COMM_SUM));
-  CHECK_ERR(dev_sync(b.d), ERR_DEVICE);
+  CHECK_ERR(mirror_sync(b.d), ERR_DEVICE);
   CHECK_TEXT_HAS(dev_findings(b.d), "broadcast");
-  dev_free(b.d, t.at);
+  mirror_free(b.d, t.at);
   comm_destroy(o);
   comm_destroy(c);
   bench_close(&b);

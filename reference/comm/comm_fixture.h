@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/rng.h"
 #include "comm/comm_state.h"
+#include "comm/comm_testing.h"
 #include "comm/pmpi_shim.h"
 #include "testing/check.h"
 
@@ -27,8 +28,7 @@ struct bench {
 
 static inline void bench_open(struct bench *b, enum dev_kind kind, uint64_t seed)
 {
-  const struct dev_config config = {.kind = kind, .threads = 1, .lazy_seed = seed};
-  CHECK_OK(dev_open(&config, &b->d));
+  CHECK_OK(test_dev(world, kind, seed, &b->d));
   CHECK_OK(dev_stream_open(b->d, "compute", DEV_COMPUTE, &b->compute));
   CHECK_OK(dev_stream_open(b->d, "transfer", DEV_TRANSFER, &b->transfer));
 }
@@ -51,7 +51,7 @@ static inline struct comm *comm_of(struct bench *b, size_t scratch, const struct
   int ranks[64];
   struct comm *c = NULL;
   everyone(ranks);
-  CHECK_OK(comm_create(world, b->transfer, ranks, comm_size(world), scratch, config, &c));
+  CHECK_OK(test_comm(world, b->transfer, ranks, comm_size(world), scratch, config, &c));
   return c;
 }
 
@@ -68,7 +68,8 @@ static inline double value(int r, int64_t i, enum dtype type)
 
 static inline void element_set(const struct tensor *t, int64_t i, double x)
 {
-  char *at = tensor_row(t, i / t->cols) + (size_t)(i % t->cols) * dtype_bytes(t->type);
+  const struct tensor v = mirror_view(t);
+  char *at = tensor_row(&v, i / t->cols) + (size_t)(i % t->cols) * dtype_bytes(t->type);
   switch (t->type) {
   case DTYPE_F64: *(double *)at = x; break;
   case DTYPE_F32: *(float *)at = (float)x; break;
@@ -81,7 +82,8 @@ static inline void element_set(const struct tensor *t, int64_t i, double x)
 
 static inline double element_get(const struct tensor *t, int64_t i)
 {
-  const char *at = tensor_row(t, i / t->cols) + (size_t)(i % t->cols) * dtype_bytes(t->type);
+  const struct tensor v = mirror_view(t);
+  const char *at = tensor_row(&v, i / t->cols) + (size_t)(i % t->cols) * dtype_bytes(t->type);
   switch (t->type) {
   case DTYPE_F64: return *(const double *)at;
   case DTYPE_F32: return *(const float *)at;
@@ -109,26 +111,28 @@ static inline double serial(int n, int64_t i, enum dtype type, enum comm_op op)
 static inline struct tensor matrix(struct bench *b, enum dtype type, int64_t rows, int64_t cols, bool strided)
 {
   struct tensor t = {NULL, type, rows, cols, strided ? cols + GUARD : cols};
-  CHECK_OK(dev_alloc(b->d, (size_t)(rows * t.stride) * dtype_bytes(type), DEV_OTHER, "test", &t.at));
+  CHECK_OK(mirror_alloc(b->transfer, (size_t)(rows * t.stride) * dtype_bytes(type), "test", &t.at));
   return t;
 }
 
 static inline void fill(const struct tensor *t, int rank, int64_t first)
 {
   for (int64_t i = 0; i < tensor_count(t); i++) element_set(t, i, value(rank, first + i, t->type));
+  mirror_push(t->at);
 }
 
 static inline bool guards_intact(const struct tensor *t)
 {
+  const struct tensor v = mirror_view(t);
   for (int64_t r = 0; r < t->rows && t->stride > t->cols; r++) {
-    const unsigned char *at = (unsigned char *)tensor_row(t, r) + (size_t)t->cols * dtype_bytes(t->type);
+    const unsigned char *at = (unsigned char *)tensor_row(&v, r) + (size_t)t->cols * dtype_bytes(t->type);
     for (size_t i = 0; i < GUARD * dtype_bytes(t->type); i++)
       if (at[i] != 0xFF) return false;
   }
   return true;
 }
 
-static inline const char *kind_name(enum dev_kind k) { return k == DEV_CPU ? "cpu" : "lazy"; }
+static inline const char *kind_name(enum dev_kind k) { return k == DEV_LAZY ? "lazy" : mirror_cuda() ? "cuda" : "cpu"; }
 
 /* True when element i of t, counted from `first` of the whole, is the reduction: to the bit
  * in rank order or where one order is as good as another, else within a bound of the type. */

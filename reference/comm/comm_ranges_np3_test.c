@@ -56,8 +56,8 @@ static void unordered(int k, bool all, bool writes)
   const enum err e = dev_sync(b.d);
   if (!CHECK(e == (races ? ERR_DEVICE : ERR_OK)))
     fprintf(stderr, "%s, %s %s: %s\n", op_names[k], all ? "all" : "mine", writes ? "written" : "read", err_text());
-  dev_free(b.d, part.at);
-  dev_free(b.d, whole.at);
+  mirror_free(b.d, part.at);
+  mirror_free(b.d, whole.at);
   comm_destroy(c);
   bench_close(&b);
 }
@@ -78,9 +78,9 @@ static void scratch_is_declared_too(void)
   fill(&t, 0, 0);
   CHECK_OK(comm_allreduce(c, &t, COMM_SUM));
   CHECK_OK(dev_begin(b.compute, c->b, 4));
-  CHECK_ERR(dev_sync(b.d), ERR_DEVICE);
+  CHECK_ERR(mirror_sync(b.d), ERR_DEVICE);
   CHECK_TEXT_HAS(dev_findings(b.d), "allreduce");
-  dev_free(b.d, t.at);
+  mirror_free(b.d, t.at);
   comm_destroy(c);
   bench_close(&b);
 }

@@ -45,9 +45,9 @@ static void each_call_is_written_down_in_order(void)
       CHECK(calls[i].type == (i == 4 ? DTYPE_U8 : DTYPE_F32));
     }
   }
-  CHECK_OK(dev_sync(b.d));
-  dev_free(b.d, mine.at);
-  dev_free(b.d, t.at);
+  CHECK_OK(mirror_sync(b.d));
+  mirror_free(b.d, mine.at);
+  mirror_free(b.d, t.at);
   comm_destroy(c);
   bench_close(&b);
 }
@@ -62,14 +62,14 @@ static void a_warm_trace_allocates_nothing(void)
   fill(&t, 0, 0);
   for (int round = 0; round < 2; round++) {
     comm_trace_restart(world);
-    if (round == 1) check_fail_allocation(1);
+    if (round == 1 && !mirror_cuda()) check_fail_allocation(1); /* a stand-in of CUDA allocates */
     for (int i = 0; i < 60; i++) one_of_each(c, &t, &mine);
     CHECK(!check_allocation_failed());
     check_fail_allocation(0);
-    CHECK_OK(dev_sync(b.d));
+    CHECK_OK(mirror_sync(b.d));
   }
-  dev_free(b.d, mine.at);
-  dev_free(b.d, t.at);
+  mirror_free(b.d, mine.at);
+  mirror_free(b.d, t.at);
   comm_destroy(c);
   bench_close(&b);
 }
@@ -103,7 +103,7 @@ static void the_shim_counts_what_the_trace_stands_for(void)
     one_of_each(c, &t, &mine);
     one_of_each(c, &t, &mine);
     CHECK_OK(comm_host_barrier(world)); /* control plane: not counted */
-    CHECK_OK(dev_sync(b.d));
+    CHECK_OK(mirror_sync(b.d));
 
     struct pmpi_count want[MOST], got[MOST], row[2];
     int64_t n_calls, allreduced = 0;
@@ -116,7 +116,7 @@ static void the_shim_counts_what_the_trace_stands_for(void)
       if (strcmp(calls[i].op, "allreduce") == 0) allreduced += calls[i].count * 4;
     }
     const int n_got = pmpi_counts(got, MOST);
-    CHECK(n_got == n_want && n_got >= 6);
+    CHECK(n_got == n_want && (test_nccl() ? n_got == 0 : n_got >= 6));
     for (int i = 0; i < n_got; i++) {
       bool found = false;
       for (int k = 0; k < n_want; k++)
@@ -126,8 +126,8 @@ static void the_shim_counts_what_the_trace_stands_for(void)
     }
     comm_destroy(c);
   }
-  dev_free(b.d, mine.at);
-  dev_free(b.d, t.at);
+  mirror_free(b.d, mine.at);
+  mirror_free(b.d, t.at);
   bench_close(&b);
 }
 
@@ -158,7 +158,7 @@ static void a_watchdog_sees_the_call_that_waits(void)
   comm_watch(world, &slot);
   comm_trace_at(world, 12, 0);
   CHECK_OK(comm_barrier(c));
-  CHECK_OK(dev_sync(b.d));
+  CHECK_OK(mirror_sync(b.d));
   CHECK(slot.comms[0].queued == 1 && slot.comms[0].started == 1 && slot.comms[0].done == 1 && slot.comms[0].step == 12);
   CHECK(strcmp(slot.comms[0].name, "pipe") == 0 && strcmp(slot.comms[0].op, "barrier") == 0);
   CHECK(strcmp(slot.comms[1].name, "idle") == 0 && slot.comms[1].queued == 0 && slot.beat == 1);
@@ -167,6 +167,8 @@ static void a_watchdog_sees_the_call_that_waits(void)
   if (comm_rank(world) == 0) {
     CHECK_OK(comm_recv(c, &t, 2));
     CHECK_OK(comm_barrier(c));
+  }
+  if (comm_rank(world) == 0 && !mirror_cuda()) { /* a device may start nothing before somebody waits for it */
     while (slot.comms[0].started < 2) clock_sleep_ms(0.1);
     CHECK(slot.comms[0].queued == 3 && slot.comms[0].done == 1 && slot.comms[0].step == 13);
     CHECK(strcmp(slot.comms[0].op, "recv") == 0);
@@ -179,20 +181,20 @@ static void a_watchdog_sees_the_call_that_waits(void)
   CHECK_OK(comm_host_barrier(world));
   if (comm_rank(world) == 2) CHECK_OK(comm_send(c, &t, 0));
   if (comm_rank(world) != 0) CHECK_OK(comm_barrier(c));
-  CHECK_OK(dev_sync(b.d));
+  CHECK_OK(mirror_sync(b.d));
   comm_last_call(world, text, sizeof text);
   CHECK_TEXT_HAS(text, comm_rank(world) == 1 ? "pipe #2 barrier (step 13), done" : "pipe #3 barrier (step 13), done");
   if (comm_rank(world) == 0) CHECK(element_get(&t, 1) == value(2, 1, DTYPE_F32));
 
   comm_watch(world, NULL);
   CHECK_OK(comm_barrier(c));
-  CHECK_OK(dev_sync(b.d));
+  CHECK_OK(mirror_sync(b.d));
   CHECK(slot.comms[0].queued <= 3);
   comm_destroy(other);
   comm_destroy(c);
   comm_last_call(world, text, sizeof text);
   CHECK(strcmp(text, "") == 0);
-  dev_free(b.d, t.at);
+  mirror_free(b.d, t.at);
   bench_close(&b);
 }
 
@@ -206,7 +208,7 @@ static void places_in_the_slot_are_used_again(void)
   comm_watch(world, &slot);
   struct comm *c = comm_of(&b, 0, &config);
   CHECK_OK(comm_barrier(c));
-  CHECK_OK(dev_sync(b.d));
+  CHECK_OK(mirror_sync(b.d));
   CHECK(strcmp(slot.comms[0].name, "first") == 0 && slot.comms[0].done == 1);
   comm_destroy(c);
   CHECK(strcmp(slot.comms[0].name, "") == 0);
@@ -233,14 +235,14 @@ static void planted_faults_change_what_arrives(void)
       CHECK_OK(fault_plant(faults[f], 1, 1));
       CHECK_OK(comm_allreduce(c, &t, COMM_SUM));
       CHECK_OK(comm_allreduce(c, &scalars, COMM_SUM));
-      CHECK_OK(dev_sync(b.d));
+      CHECK_OK(mirror_sync(b.d));
       CHECK_OK(fault_plant("", 1, 0));
       int wrong = 0;
       for (int64_t i = 0; i < 55; i++) wrong += !reduced(&t, i, i, COMM_SUM, ordered != 0);
       CHECK(f == 0 ? wrong == 0 : f == 1 ? wrong == 1 : wrong > 30); /* corruption on rank 1 is seen by all */
       for (int64_t i = 0; i < 31; i++) CHECK(reduced(&scalars, i, i, COMM_SUM, ordered != 0)); /* no line of 128 bytes */
-      dev_free(b.d, scalars.at);
-      dev_free(b.d, t.at);
+      mirror_free(b.d, scalars.at);
+      mirror_free(b.d, t.at);
       comm_destroy(c);
     }
   bench_close(&b);

@@ -1,4 +1,4 @@
-/* tensor_cases.h - the edges of tensor parallelism on 2, 3 and 4 ranks: with and without shards, by cpu and lazy. */
+/* tensor_cases.h - the edges of tensor parallelism on 2, 3 and 4 ranks: with and without shards, by cpu and lazy, or cuda. */
 #include "comm/comm_fixture.h"
 #include "ops/ops.h"
 #include "parallel/tensor.h"
@@ -13,7 +13,7 @@ struct form {
 };
 static struct form form_of(int i)
 {
-  return (struct form){i & 1 ? DEV_LAZY : DEV_CPU, i & 2 ? DTYPE_F32 : DTYPE_F64, (i & 4) != 0, (i & 8) != 0};
+  return (struct form){i & 1 && !mirror_cuda() ? DEV_LAZY : DEV_CPU, i & 2 ? DTYPE_F32 : DTYPE_F64, (i & 4) != 0, (i & 8) != 0};
 }
 
 /* The whole world is one tensor group, on the compute stream. */
@@ -29,7 +29,7 @@ static void open_play(struct play *p, struct form f)
   bench_open(&p->b, f.kind, 5);
   everyone(ranks);
   const struct comm_config config = {.name = "tp", .reduce = f.ordered ? COMM_ORDERED : COMM_FAST};
-  CHECK_OK(comm_create(world, p->b.compute, ranks, comm_size(world), 1 << 14, &config, &p->tp.comm));
+  CHECK_OK(test_comm(world, p->b.compute, ranks, comm_size(world), 1 << 14, &config, &p->tp.comm));
   p->tp.size = comm_size(world);
   p->tp.rank = comm_rank(world);
   p->tp.sequence = f.sequence;
@@ -68,7 +68,7 @@ static struct tensor part_of(struct play *p, const struct tensor *full, bool ins
 }
 static void free_part(struct play *p, const struct tensor *part, bool inside)
 {
-  if (p->form.sequence && !inside) dev_free(p->b.d, part->at);
+  if (p->form.sequence && !inside) mirror_free(p->b.d, part->at);
 }
 
 /* Element i of full after it was summed, where the whole is `at`. */
@@ -119,15 +119,15 @@ static void gather_gives_every_rank_all_rows(void)
         CHECK_OK(op_copy(p.b.compute, &part, &from));
         CHECK_OK(tp_gather(&p.tp, &full, &part, TP_EDGE_MLP));
         CHECK_OK(op_copy(p.b.compute, &out, &full));
-        CHECK_OK(dev_sync(p.b.d));
+        CHECK_OK(mirror_sync(p.b.d));
         for (int64_t k = 0; k < N * C; k++)
           CHECK(element_get(&out, k) ==
                 (p.form.sequence ? value((int)(k / (n * C)), k % (n * C), p.form.type) : value(9, k, p.form.type)));
         CHECK(called(p.form.sequence, "allgather", N * C));
         free_part(&p, &part, inside);
-        dev_free(p.b.d, from.at);
-        dev_free(p.b.d, out.at);
-        dev_free(p.b.d, full.at);
+        mirror_free(p.b.d, from.at);
+        mirror_free(p.b.d, out.at);
+        mirror_free(p.b.d, full.at);
         close_play(&p);
       }
 }
@@ -147,14 +147,14 @@ static void reduce_gives_each_rank_the_sum_of_its_rows(void)
         CHECK_OK(op_copy(p.b.compute, &full, &from));
         CHECK_OK(tp_reduce(&p.tp, &part, &full, TP_EDGE_ATTENTION));
         CHECK_OK(op_copy(p.b.compute, &out, &part));
-        CHECK_OK(dev_sync(p.b.d));
+        CHECK_OK(mirror_sync(p.b.d));
         CHECK(summed(&p, &out, C * tp_row0(&p.tp, N)));
         if (p.form.sequence && !inside) CHECK(own(&full, 0)); /* stays as it is */
         CHECK(called(1, p.form.sequence ? "reduce_scatter" : "allreduce", N * C));
         free_part(&p, &part, inside);
-        dev_free(p.b.d, from.at);
-        dev_free(p.b.d, out.at);
-        dev_free(p.b.d, full.at);
+        mirror_free(p.b.d, from.at);
+        mirror_free(p.b.d, out.at);
+        mirror_free(p.b.d, full.at);
         close_play(&p);
       }
 }
@@ -170,12 +170,13 @@ static void sums_are_those_of_the_formula(void)
       const int64_t C = 3, N = 2 * n;
       struct tensor full = matrix(&p.b, p.form.type, N, C, false), part = part_of(&p, &full, false);
       for (int64_t k = 0; k < N * C; k++) element_set(&full, k, (double)((p.tp.rank + 1) * (k + 1)));
+      mirror_push(full.at);
       CHECK_OK(tp_reduce(&p.tp, &part, &full, (enum tp_edge)edge));
-      CHECK_OK(dev_sync(p.b.d));
+      CHECK_OK(mirror_sync(p.b.d));
       for (int64_t k = 0; k < tensor_count(&part); k++)
         CHECK(element_get(&part, k) == (double)(n * (n + 1) / 2 * (C * tp_row0(&p.tp, N) + k + 1)));
       free_part(&p, &part, false);
-      dev_free(p.b.d, full.at);
+      mirror_free(p.b.d, full.at);
       close_play(&p);
     }
 }
@@ -205,20 +206,23 @@ static void gather_and_reduce_are_conjugate(void)
     struct tensor sides = matrix(&p.b, DTYPE_F64, 1, 2, false);
     for (int64_t k = 0; k < tensor_count(&x); k++) element_set(&x, k, small(p.form.sequence ? p.tp.rank : 99, k));
     for (int64_t k = 0; k < N * C; k++) element_set(&y, k, small(10 + p.tp.rank, k));
+    mirror_push(x.at);
+    mirror_push(y.at);
     CHECK_OK(tp_gather(&p.tp, &wide, &x, TP_EDGE_HEAD));
-    CHECK_OK(dev_sync(p.b.d));
+    CHECK_OK(mirror_sync(p.b.d));
     element_set(&sides, 0, inner(&wide, &y));
     CHECK_OK(tp_reduce(&p.tp, &back, &y, TP_EDGE_HEAD_BACKWARD));
-    CHECK_OK(dev_sync(p.b.d));
+    CHECK_OK(mirror_sync(p.b.d));
     element_set(&sides, 1, p.form.sequence || p.tp.rank == 0 ? inner(&x, &back) : 0);
+    mirror_push(sides.at);
     CHECK_OK(comm_allreduce(p.tp.comm, &sides, COMM_SUM));
-    CHECK_OK(dev_sync(p.b.d));
+    CHECK_OK(mirror_sync(p.b.d));
     CHECK(element_get(&sides, 0) == element_get(&sides, 1) && element_get(&sides, 0) != 0);
     free_part(&p, &x, false);
     free_part(&p, &back, false);
-    dev_free(p.b.d, wide.at);
-    dev_free(p.b.d, y.at);
-    dev_free(p.b.d, sides.at);
+    mirror_free(p.b.d, wide.at);
+    mirror_free(p.b.d, y.at);
+    mirror_free(p.b.d, sides.at);
     close_play(&p);
   }
 }
@@ -232,10 +236,10 @@ static void gradients_of_whole_rows_are_summed_under_shards_alone(void)
     struct tensor g = matrix(&p.b, p.form.type, 1, 26, false);
     fill(&g, p.tp.rank, 0);
     CHECK_OK(tp_sum_gradient(&p.tp, &g));
-    CHECK_OK(dev_sync(p.b.d));
+    CHECK_OK(mirror_sync(p.b.d));
     CHECK(p.form.sequence ? summed(&p, &g, 0) : own(&g, 0));
     CHECK(called(p.form.sequence, "allreduce", 26));
-    dev_free(p.b.d, g.at);
+    mirror_free(p.b.d, g.at);
     close_play(&p);
   }
 }
@@ -250,7 +254,7 @@ static void a_group_of_one_does_nothing(void)
       const struct comm_config config = {.name = "tp"};
       struct tp tp = {NULL, with_comm < 2, 0, sequence != 0};
       bench_open(&b, DEV_LAZY, 1);
-      if (with_comm == 1) CHECK_OK(comm_create(world, b.compute, &me, 1, 0, &config, &tp.comm));
+      if (with_comm == 1) CHECK_OK(test_comm(world, b.compute, &me, 1, 0, &config, &tp.comm));
       comm_trace_restart(world);
       struct tensor t = matrix(&b, DTYPE_F32, 3, 7, false);
       fill(&t, me, 0);
@@ -259,9 +263,9 @@ static void a_group_of_one_does_nothing(void)
         CHECK_OK(tp_reduce(&tp, &t, &t, (enum tp_edge)edge));
       }
       CHECK_OK(tp_sum_gradient(&tp, &t));
-      CHECK_OK(dev_sync(b.d));
+      CHECK_OK(mirror_sync(b.d));
       CHECK(own(&t, 0) && called(0, "", 0));
-      dev_free(b.d, t.at);
+      mirror_free(b.d, t.at);
       comm_destroy(tp.comm);
       bench_close(&b);
     }
@@ -293,9 +297,9 @@ static void misuse_is_refused(void)
     struct tensor uneven = tensor_part(&full, 0, N - 1, 0, 4);
     if (sequence) CHECK_ERR(tp_gather(&p.tp, &uneven, &right, TP_EDGE_MLP), ERR_ARG);
     CHECK(called(0, "", 0));
-    CHECK_OK(dev_sync(p.b.d));
-    dev_free(p.b.d, full.at);
-    dev_free(p.b.d, other.at);
+    CHECK_OK(mirror_sync(p.b.d));
+    mirror_free(p.b.d, full.at);
+    mirror_free(p.b.d, other.at);
     close_play(&p);
   }
 }
@@ -315,7 +319,7 @@ static int64_t rows_kept(struct play *p, enum tp_edge edge, int64_t *queued)
   comm_trace_restart(world);
   dev_usage(p->b.d, &before);
   CHECK_OK(tp_reduce(&p->tp, &part, &full, edge));
-  CHECK_OK(dev_sync(p->b.d));
+  CHECK_OK(mirror_sync(p->b.d));
   dev_usage(p->b.d, &after);
   CHECK(after.now[DEV_OTHER] == before.now[DEV_OTHER]);
   comm_trace(world, queued);
@@ -326,7 +330,7 @@ static int64_t rows_kept(struct play *p, enum tp_edge edge, int64_t *queued)
   const struct tensor rest = tensor_part(&part, kept, part.rows - kept, 0, C);
   if (!summed(p, &rest, at + kept * C)) kept = -1;
   free_part(p, &part, false);
-  dev_free(p->b.d, full.at);
+  mirror_free(p->b.d, full.at);
   return kept;
 }
 

@@ -3,10 +3,10 @@
  *
  * A group of one has no communicator: its messages to itself are copies.
  *
- * NCCL completes a send when the data is out of the sender's buffer, received or not.  A
- * synchronous one must wait for its receiver to have posted, so there is a second communicator:
- * who is about to receive first sends a token on it, who has sent then receives one.  Tokens have
- * a communicator of their own because NCCL matches messages of a pair by order alone.
+ * NCCL may complete a send before anybody receives.  A synchronous one must wait for its receiver to
+ * have posted: who posts a receive sends a token, who sends waits for one.  Tokens go beside the data,
+ * on a stream and a communicator of their own, because a send may as well wait for its receiver, and
+ * because NCCL matches messages of a pair by order alone.
  */
 #include "comm/link_cuda.h"
 
@@ -35,6 +35,8 @@ struct cuda_link {
   const char *name; /* of the comm */
   struct nccl_cuda nccl;
   ncclComm_t data, tokens; /* NULL: a group of one; nothing is synchronous */
+  cudaStream_t side;       /* of tokens; its work starts at `reached` and ends at `granted` */
+  cudaEvent_t reached, granted;
   char *scratch;           /* what barriers and tokens carry */
   struct marks *marks;
   bool aborted;
@@ -100,6 +102,13 @@ static enum err look(void *arg)
   return ERR_OK;
 }
 
+static void destroy_side(struct cuda_link *l)
+{
+  if (l->granted) cudaEventDestroy(l->granted);
+  if (l->reached) cudaEventDestroy(l->reached);
+  if (l->side) cudaStreamDestroy(l->side);
+}
+
 static void destroy(struct link *link)
 {
   struct cuda_link *l = own(link);
@@ -107,6 +116,7 @@ static void destroy(struct link *link)
   marks_cuda_destroy(l->marks);
   if (l->data && !l->aborted) l->nccl.CommDestroy(l->data);
   if (l->tokens && !l->aborted) l->nccl.CommDestroy(l->tokens);
+  destroy_side(l);
   free(l);
 }
 
@@ -150,6 +160,15 @@ static enum err connect(struct cuda_link *l, struct link *mpi, ncclComm_t *out)
   return ERR_OK;
 }
 
+static enum err connect_tokens(struct cuda_link *l, struct link *mpi)
+{
+  TRY(connect(l, mpi, &l->tokens));
+  CUDA_TRY(cudaStreamCreateWithFlags(&l->side, cudaStreamNonBlocking));
+  CUDA_TRY(cudaEventCreateWithFlags(&l->reached, cudaEventDisableTiming));
+  CUDA_TRY(cudaEventCreateWithFlags(&l->granted, cudaEventDisableTiming));
+  return ERR_OK;
+}
+
 static enum err connect_chosen(struct cuda_link *l, struct link *mpi, const struct comm_config *config)
 {
   struct choice algo = {"NCCL_ALGO", config->nccl_algo, NULL}, proto = {"NCCL_PROTO", config->nccl_proto, NULL};
@@ -157,7 +176,7 @@ static enum err connect_chosen(struct cuda_link *l, struct link *mpi, const stru
   TRY(choose(&algo));
   TRY_TO(restore_algo, choose(&proto));
   TRY_TO(restore_proto, connect(l, mpi, &l->data));
-  if (config->synchronous) TRY_TO(restore_proto, connect(l, mpi, &l->tokens));
+  if (config->synchronous) TRY_TO(restore_proto, connect_tokens(l, mpi));
 
 restore_proto:
   choose_no_more(&proto);
@@ -220,6 +239,7 @@ enum err link_cuda_create(struct link *mpi, const int *ranks, struct dev_stream 
 
 give_up:
   abort_all(l);
+  destroy_side(l);
 free_marks:
   marks_cuda_destroy(l->marks);
 free_link:
@@ -282,15 +302,15 @@ static enum err barrier(struct link *link)
   return ERR_OK;
 }
 
-static enum err send_bytes(struct cuda_link *l, ncclComm_t c, const void *at, size_t bytes, int to)
+static enum err send_bytes(struct cuda_link *l, const void *at, size_t bytes, int to)
 {
-  if (bytes > 0) NCCL_TRY(&l->nccl, Send(at, bytes, ncclUint8, to, c, stream_of(l)));
+  if (bytes > 0) NCCL_TRY(&l->nccl, Send(at, bytes, ncclUint8, to, l->data, stream_of(l)));
   return ERR_OK;
 }
 
-static enum err recv_bytes(struct cuda_link *l, ncclComm_t c, void *at, size_t bytes, int from)
+static enum err recv_bytes(struct cuda_link *l, void *at, size_t bytes, int from)
 {
-  if (bytes > 0) NCCL_TRY(&l->nccl, Recv(at, bytes, ncclUint8, from, c, stream_of(l)));
+  if (bytes > 0) NCCL_TRY(&l->nccl, Recv(at, bytes, ncclUint8, from, l->data, stream_of(l)));
   return ERR_OK;
 }
 
@@ -301,8 +321,8 @@ static enum err post_shares(struct cuda_link *l, const char *send, int64_t total
   link_share(total, n, l->base.rank, &first, &mine);
   for (int r = 0; r < n; r++) {
     link_share(total, n, r, &first, &count);
-    TRY(send_bytes(l, l->data, send + (size_t)first * size, (size_t)count * size, r));
-    TRY(recv_bytes(l, l->data, recv + (size_t)(mine * r) * size, (size_t)mine * size, r));
+    TRY(send_bytes(l, send + (size_t)first * size, (size_t)count * size, r));
+    TRY(recv_bytes(l, recv + (size_t)(mine * r) * size, (size_t)mine * size, r));
   }
   return ERR_OK;
 }
@@ -322,8 +342,8 @@ static enum err post_share(struct cuda_link *l, const char *send, char *recv, in
   link_share(total, n, l->base.rank, &first, &mine);
   for (int r = 0; r < n; r++) {
     link_share(total, n, r, &first, &count);
-    TRY(send_bytes(l, l->data, send, (size_t)mine * size, r));
-    TRY(recv_bytes(l, l->data, recv + (size_t)first * size, (size_t)count * size, r));
+    TRY(send_bytes(l, send, (size_t)mine * size, r));
+    TRY(recv_bytes(l, recv + (size_t)first * size, (size_t)count * size, r));
   }
   return ERR_OK;
 }
@@ -339,8 +359,8 @@ static enum err gather_shares(struct link *link, const void *send, void *recv, i
 static enum err post_parts(struct cuda_link *l, const char *send, size_t bytes, size_t stride, char *recv)
 {
   for (int r = 0; r < l->base.size; r++) {
-    TRY(send_bytes(l, l->data, send + stride * (size_t)r, bytes, r));
-    TRY(recv_bytes(l, l->data, recv + bytes * (size_t)r, bytes, r));
+    TRY(send_bytes(l, send + stride * (size_t)r, bytes, r));
+    TRY(recv_bytes(l, recv + bytes * (size_t)r, bytes, r));
   }
   return ERR_OK;
 }
@@ -378,37 +398,43 @@ static enum err post_data(struct cuda_link *l)
 {
   for (int i = 0; i < l->n_posts; i++) {
     const struct post *p = &l->posts[i];
-    if (p->send) TRY(send_bytes(l, l->data, p->at, p->bytes, p->peer));
-    else TRY(recv_bytes(l, l->data, p->at, p->bytes, p->peer));
+    if (p->send) TRY(send_bytes(l, p->at, p->bytes, p->peer));
+    else TRY(recv_bytes(l, p->at, p->bytes, p->peer));
   }
   return ERR_OK;
 }
 
-static bool any_token(const struct cuda_link *l, bool sends)
+static bool any_synchronous(const struct cuda_link *l)
 {
   for (int i = 0; i < l->n_posts; i++)
-    if (l->posts[i].synchronous && l->posts[i].send == sends) return true;
+    if (l->posts[i].synchronous) return true;
   return false;
 }
 
-/* Of receivers when they post, or of senders for what they sent. */
-static enum err post_tokens(struct cuda_link *l, bool sends)
+static enum err post_tokens(struct cuda_link *l)
 {
+  char *const mine = l->scratch + 16 * l->base.rank + 8;
   for (int i = 0; i < l->n_posts; i++) {
     const struct post *p = &l->posts[i];
-    if (!p->synchronous || p->send != sends) continue;
-    if (sends) TRY(recv_bytes(l, l->tokens, l->scratch + 16 * p->peer, 1, p->peer));
-    else TRY(send_bytes(l, l->tokens, l->scratch + 16 * l->base.rank + 8, 1, p->peer));
+    if (!p->synchronous) continue;
+    if (p->send) NCCL_TRY(&l->nccl, Recv(l->scratch + 16 * p->peer, 1, ncclUint8, p->peer, l->tokens, l->side));
+    else NCCL_TRY(&l->nccl, Send(mine, 1, ncclUint8, p->peer, l->tokens, l->side));
   }
   return ERR_OK;
 }
 
 static enum err post_all(struct cuda_link *l)
 {
+  const bool tokens = any_synchronous(l);
   TRY(alive(l));
-  if (any_token(l, false)) GROUP(l, post_tokens(l, false));
+  if (tokens) {
+    CUDA_TRY(cudaEventRecord(l->reached, stream_of(l)));
+    CUDA_TRY(cudaStreamWaitEvent(l->side, l->reached, 0));
+    GROUP(l, post_tokens(l));
+    CUDA_TRY(cudaEventRecord(l->granted, l->side));
+  }
   GROUP(l, post_data(l));
-  if (any_token(l, true)) GROUP(l, post_tokens(l, true));
+  if (tokens) CUDA_TRY(cudaStreamWaitEvent(stream_of(l), l->granted, 0));
   return ERR_OK;
 }
 

@@ -2,7 +2,8 @@
  *
  * MPI never sees device memory: it may touch its buffers whenever any thread is inside of it.  So
  * what a call sends is copied out when the stream gets there, and what it receives is copied in when
- * all of its group has arrived.
+ * all of its group has arrived.  It is called by its PMPI names: who counts the program's own calls of
+ * MPI does not see what stands in for NCCL.
  */
 #include "host_internal.h"
 
@@ -140,14 +141,14 @@ int start_call(const ncclComm *comm, call &c, MPI_Request *request)
   const MPI_Datatype type = mpi_type(c.type);
   char *const out = c.out.data(), *const in = c.in.data();
   switch (c.kind) {
-  case ALL_REDUCE: return MPI_Iallreduce(out, in, n, type, mpi_op(comm, c.type, c.op), comm->mpi, request);
-  case REDUCE_SCATTER: return MPI_Ireduce_scatter_block(out, in, n, type, mpi_op(comm, c.type, c.op), comm->mpi, request);
-  case ALL_GATHER: return MPI_Iallgather(out, n, type, in, n, type, comm->mpi, request);
+  case ALL_REDUCE: return PMPI_Iallreduce(out, in, n, type, mpi_op(comm, c.type, c.op), comm->mpi, request);
+  case REDUCE_SCATTER: return PMPI_Ireduce_scatter_block(out, in, n, type, mpi_op(comm, c.type, c.op), comm->mpi, request);
+  case ALL_GATHER: return PMPI_Iallgather(out, n, type, in, n, type, comm->mpi, request);
   case BROADCAST:
     if (comm->rank == c.peer) memcpy(in, out, c.out.size());
-    return MPI_Ibcast(in, n, type, c.peer, comm->mpi, request);
-  case SEND: return MPI_Issend(out, n, type, c.peer, 0, comm->mpi, request);
-  case RECEIVE: return MPI_Irecv(in, n, type, c.peer, 0, comm->mpi, request);
+    return PMPI_Ibcast(in, n, type, c.peer, comm->mpi, request);
+  case SEND: return PMPI_Issend(out, n, type, c.peer, 0, comm->mpi, request);
+  case RECEIVE: return PMPI_Irecv(in, n, type, c.peer, 0, comm->mpi, request);
   }
   return MPI_ERR_OTHER;
 }
@@ -158,7 +159,7 @@ void meets(const std::shared_ptr<batch> &b, int code)
 {
   char text[MPI_MAX_ERROR_STRING + 64];
   int length;
-  MPI_Error_string(code, text, &length);
+  PMPI_Error_string(code, text, &length);
   fprintf(stderr, "cuda_host: NCCL, rank %d of %d: MPI says: %.*s\n", b->comm->rank, b->comm->n, length, text);
   b->comm->error = ncclRemoteError;
 }
@@ -193,7 +194,7 @@ cudaError_t test(const std::shared_ptr<batch> &b, bool *done)
   }
   if (b->comm->error != ncclSuccess) return cudaSuccess;
   int flag = 0;
-  const int code = MPI_Testall((int)b->requests.size(), b->requests.data(), &flag, MPI_STATUSES_IGNORE);
+  const int code = PMPI_Testall((int)b->requests.size(), b->requests.data(), &flag, MPI_STATUSES_IGNORE);
   if (code != MPI_SUCCESS) {
     meets(b, code);
     return cudaSuccess;
@@ -370,8 +371,8 @@ struct unique {
 static bool mpi_is_up(void)
 {
   int begun = 0, ended = 0;
-  MPI_Initialized(&begun);
-  MPI_Finalized(&ended);
+  PMPI_Initialized(&begun);
+  PMPI_Finalized(&ended);
   return begun && !ended;
 }
 
@@ -382,7 +383,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
   if (id == NULL) return ncclInvalidArgument;
   if (!mpi_is_up()) return say(ncclSystemError, "the host build needs MPI to be initialised");
   unique u = {"hostid", 0, ++made};
-  MPI_Comm_rank(MPI_COMM_WORLD, &u.maker);
+  PMPI_Comm_rank(MPI_COMM_WORLD, &u.maker);
   memset(id, 0, sizeof *id);
   memcpy(id, &u, sizeof u);
   return ncclSuccess;
@@ -401,7 +402,7 @@ struct answer {
 static void wait_for(MPI_Request *request)
 {
   for (int done = 0; !done;) {
-    MPI_Test(request, &done, MPI_STATUS_IGNORE);
+    PMPI_Test(request, &done, MPI_STATUS_IGNORE);
     if (!done) {
       cuda_host_progress();
       usleep(50);
@@ -430,27 +431,27 @@ static ncclResult_t meet(int n, int rank, const unique &u, answer *a)
   struct cudaDeviceProp p;
   if (cudaGetDeviceProperties(&p, host_device_now()) != cudaSuccess) return ncclUnhandledCudaError;
   memcpy(mine.uuid, p.uuid.bytes, sizeof mine.uuid);
-  MPI_Comm_rank(MPI_COMM_WORLD, &mine.world_rank);
+  PMPI_Comm_rank(MPI_COMM_WORLD, &mine.world_rank);
   ncclGetVersion(&mine.version);
   if ((rank == 0) != (mine.world_rank == u.maker)) return say(ncclInvalidArgument, "the id was not made by rank 0");
   MPI_Request request;
   if (rank != 0) {
-    MPI_Isend(&mine, sizeof mine, MPI_BYTE, u.maker, tag, MPI_COMM_WORLD, &request);
+    PMPI_Isend(&mine, sizeof mine, MPI_BYTE, u.maker, tag, MPI_COMM_WORLD, &request);
     wait_for(&request);
-    MPI_Irecv(a, sizeof *a, MPI_BYTE, u.maker, tag, MPI_COMM_WORLD, &request);
+    PMPI_Irecv(a, sizeof *a, MPI_BYTE, u.maker, tag, MPI_COMM_WORLD, &request);
     wait_for(&request);
     return (ncclResult_t)a->result;
   }
   std::vector<hello> hellos(1, mine);
   while ((int)hellos.size() < n) {
     hello h;
-    MPI_Irecv(&h, sizeof h, MPI_BYTE, MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &request);
+    PMPI_Irecv(&h, sizeof h, MPI_BYTE, MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &request);
     wait_for(&request);
     hellos.push_back(h);
   }
   *a = judge(hellos);
   for (size_t i = 1; i < hellos.size(); i++) {
-    MPI_Isend(a, sizeof *a, MPI_BYTE, hellos[i].world_rank, tag, MPI_COMM_WORLD, &request);
+    PMPI_Isend(a, sizeof *a, MPI_BYTE, hellos[i].world_rank, tag, MPI_COMM_WORLD, &request);
     wait_for(&request);
   }
   return (ncclResult_t)a->result;
@@ -473,15 +474,15 @@ ncclResult_t ncclCommInitRank(ncclComm_t *out, int n, ncclUniqueId id, int rank)
   comm->rank = rank;
   comm->device = host_device_now();
   MPI_Group world, members;
-  MPI_Comm_group(MPI_COMM_WORLD, &world);
-  MPI_Group_incl(world, n, a.world_rank, &members);
-  const int code = MPI_Comm_create_group(MPI_COMM_WORLD, members, 30000 + u.serial % 2000, &comm->mpi);
-  MPI_Group_free(&members);
-  MPI_Group_free(&world);
+  PMPI_Comm_group(MPI_COMM_WORLD, &world);
+  PMPI_Group_incl(world, n, a.world_rank, &members);
+  const int code = PMPI_Comm_create_group(MPI_COMM_WORLD, members, 30000 + u.serial % 2000, &comm->mpi);
+  PMPI_Group_free(&members);
+  PMPI_Group_free(&world);
   if (code != MPI_SUCCESS) return ncclSystemError;
-  MPI_Comm_set_errhandler(comm->mpi, MPI_ERRORS_RETURN);
-  MPI_Op_create(add_bf16, 1, &comm->bf16_sum);
-  MPI_Op_create(most_bf16, 1, &comm->bf16_max);
+  PMPI_Comm_set_errhandler(comm->mpi, MPI_ERRORS_RETURN);
+  PMPI_Op_create(add_bf16, 1, &comm->bf16_sum);
+  PMPI_Op_create(most_bf16, 1, &comm->bf16_max);
   host_entry entry;
   all().comms.push_back(comm);
   *out = comm.get();
@@ -507,9 +508,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle)
   forget(comm);
   entry.lock.unlock();
   if (mpi_is_up()) {
-    MPI_Op_free(&comm->bf16_sum);
-    MPI_Op_free(&comm->bf16_max);
-    MPI_Comm_free(&comm->mpi);
+    PMPI_Op_free(&comm->bf16_sum);
+    PMPI_Op_free(&comm->bf16_max);
+    PMPI_Comm_free(&comm->mpi);
   }
   entry.lock.lock();
   return ncclSuccess;

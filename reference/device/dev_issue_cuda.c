@@ -131,21 +131,28 @@ void dev_cuda_lose(struct dev *d, enum err code)
   pthread_mutex_unlock(&d->cuda->lock);
 }
 
-/* Whether the event has happened; otherwise the device is lost. */
+static enum err ask_watchers(struct dev *d)
+{
+  for (int i = 0; i < DEV_WATCHERS; i++)
+    if (d->watchers[i].fn != NULL) TRY(d->watchers[i].fn(d->watchers[i].arg));
+  return ERR_OK;
+}
+
+/* Whether the event has happened; otherwise the device is lost.  Watchers see the end, too. */
 static bool poll(struct dev *d, cudaEvent_t event)
 {
   for (int looks = 0; !atomic_load(&d->cuda->lost); looks++) {
     const cudaError_t code = cudaEventQuery(event);
-    if (code == cudaSuccess) return true;
     enum err e = ERR_OK;
     if (code == cudaErrorNotReady)
       (void)cudaGetLastError(); /* not ready is remembered as if it were an error */
     else
       e = dev_cuda_check(code, "waiting for the device", __FILE__, __LINE__);
-    for (int i = 0; i < DEV_WATCHERS && !e; i++)
-      if (d->watchers[i].fn != NULL) e = d->watchers[i].fn(d->watchers[i].arg);
+    if (!e) e = ask_watchers(d);
     if (e)
       dev_cuda_lose(d, e);
+    else if (code == cudaSuccess)
+      return true;
     else if (looks < LOOKS_YIELDING)
       sched_yield();
     else

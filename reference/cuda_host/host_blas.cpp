@@ -7,24 +7,24 @@
 struct cublasLtContext {
   int device;
 };
-struct cublasLtMatmulDescOpaque {
+struct cublasLtMatmulDescOpaque_t {
   cublasComputeType_t compute;
   cudaDataType scale;
   cublasOperation_t op_a, op_b;
   cublasLtEpilogue_t epilogue;
   const void *bias;
 };
-struct cublasLtMatrixLayoutOpaque {
+struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType type;
   uint64_t rows, cols;
   int64_t ld;
 };
-struct cublasLtMatmulPreferenceOpaque {
+struct cublasLtMatmulPreferenceOpaque_t {
   uint64_t workspace;
   uint32_t reductions, align[4]; /* A B C D */
 };
 
-typedef cublasLtMatrixLayoutOpaque layout;
+typedef cublasLtMatrixLayoutOpaque_t layout;
 
 static size_t bytes_of(cudaDataType type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
 
@@ -61,7 +61,7 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType scale)
 {
-  *desc = new cublasLtMatmulDescOpaque{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, NULL};
+  *desc = new cublasLtMatmulDescOpaque_t{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, NULL};
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
@@ -102,7 +102,7 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *wish)
 {
-  *wish = new cublasLtMatmulPreferenceOpaque{0, 7, {256, 256, 256, 256}};
+  *wish = new cublasLtMatmulPreferenceOpaque_t{0, 7, {256, 256, 256, 256}};
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t wish)
@@ -128,7 +128,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t w
 
 static bool fits(const layout *l) { return l->ld >= 0 && (uint64_t)l->ld >= l->rows && l->rows > 0 && l->cols > 0; }
 
-static cublasStatus_t check(const cublasLtMatmulDescOpaque *p, const layout *a, const layout *b, const layout *c, const layout *d)
+static cublasStatus_t check(const cublasLtMatmulDescOpaque_t *p, const layout *a, const layout *b, const layout *c, const layout *d)
 {
   if (p == NULL || a == NULL || b == NULL || c == NULL || d == NULL) return CUBLAS_STATUS_INVALID_VALUE;
   const uint64_t m = p->op_a == CUBLAS_OP_N ? a->rows : a->cols, k = p->op_a == CUBLAS_OP_N ? a->cols : a->rows;
@@ -157,7 +157,7 @@ struct algorithm {
 static_assert(sizeof(algorithm) <= sizeof(cublasLtMatmulAlgo_t), "fits");
 static const uint64_t MARK = 0x686f7374626c6173u;
 
-static algorithm algorithm_for(const cublasLtMatmulDescOpaque *p, const layout *a, const layout *d)
+static algorithm algorithm_for(const cublasLtMatmulDescOpaque_t *p, const layout *a, const layout *d)
 {
   algorithm x = {MARK, d->rows, d->cols, p->op_a == CUBLAS_OP_N ? a->cols : a->rows, 0, {256, 256, 256, 256}};
   return x;
@@ -250,7 +250,7 @@ static void tile(double *to, const double *a, const double *b, size_t stride, si
 }
 
 struct product {
-  cublasLtMatmulDescOpaque desc;
+  cublasLtMatmulDescOpaque_t desc;
   layout a, b, c, d;
   const void *A, *B, *C;
   void *D, *workspace;

@@ -30,7 +30,8 @@ struct host_work {
   enum { NEW, RUNNING, IN_FLIGHT } state = NEW;
   bool waits = false;    /* for `point`, and does nothing else                        */
   host_point point{};
-  bool unlocked = false; /* a host function: runs without the lock and without device memory */
+  bool on_host = false;  /* touches no device memory                                  */
+  bool unlocked = false; /* a host function: runs without the lock                    */
   std::function<cudaError_t()> start;          /* may be empty                         */
   std::function<cudaError_t(bool *done)> test; /* empty: done when start returns       */
   std::function<void()> release;

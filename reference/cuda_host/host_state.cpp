@@ -288,6 +288,7 @@ static CUresult wait_value(CUstream handle, CUdeviceptr address, cuuint32_t valu
   const auto *at = reinterpret_cast<const cuuint32_t *>(address);
   host_work work;
   work.name = "cuStreamWaitValue32";
+  work.on_host = !host_memory_in_range(at);
   work.test = [at, value, flags](bool *done) {
     const cuuint32_t seen = __atomic_load_n(at, __ATOMIC_ACQUIRE);
     *done = flags == CU_STREAM_WAIT_VALUE_GEQ ? (int32_t)(seen - value) >= 0 : flags == CU_STREAM_WAIT_VALUE_EQ ? seen == value : (seen & value) != 0;
@@ -307,6 +308,7 @@ static CUresult write_value(CUstream handle, CUdeviceptr address, cuuint32_t val
   auto *at = reinterpret_cast<cuuint32_t *>(address);
   host_work work;
   work.name = "cuStreamWriteValue32";
+  work.on_host = !host_memory_in_range(at);
   work.start = [at, value] {
     __atomic_store_n(at, value, __ATOMIC_RELEASE);
     return cudaSuccess;

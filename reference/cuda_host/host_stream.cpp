@@ -115,14 +115,14 @@ static bool step(host_entry &entry, const std::shared_ptr<CUstream_st> &stream)
       error = work.start();
       entry.lock.lock();
     } else if (work.start) {
-      host_memory_open();
+      if (!work.on_host) host_memory_open();
       error = work.start();
     }
     work.state = host_work::IN_FLIGHT;
   }
   bool done = !work.test;
   if (error == cudaSuccess && !done) {
-    host_memory_open();
+    if (!work.on_host) host_memory_open();
     error = work.test(&done);
   }
   if (error != cudaSuccess) {
@@ -305,7 +305,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void 
   if (stream == NULL) return host_return(cudaErrorInvalidResourceHandle);
   host_work work;
   work.name = "cudaLaunchHostFunc";
-  work.unlocked = true;
+  work.on_host = work.unlocked = true;
   work.start = [function, data] {
     function(data);
     return cudaSuccess;
@@ -354,6 +354,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle)
   auto record = std::make_shared<host_record>();
   host_work work;
   work.name = "cudaEventRecord";
+  work.on_host = true;
   work.start = [record] {
     record->ms = now_ms();
     return cudaSuccess;

@@ -181,8 +181,8 @@ static void an_update_number_below_one_is_an_error(void)
   rig_open(&g, DEV_CPU, 1);
   trial_tensors(&x, DTYPE_F32, 0, 0, &a, t);
   put(&t[5], 0, 0, 0);
-  CHECK_OK(x.call(g.compute, t, &x));
-  CHECK_ERR(dev_sync(g.dev), ERR_NUMERIC);
+  CHECK_OK(trial_call(&x, &g, t));
+  CHECK_ERR(rig_sync(&g), ERR_NUMERIC);
   rig_close(&g);
   arena_close(&a);
 }
@@ -218,7 +218,7 @@ static void only_float32_weights_are_rounded(void)
   rig_open(&g, DEV_CPU, 1);
   trial_tensors(&x, DTYPE_F64, 0, 0, &a, t);
   t[4] = arena_tensor(&a, DTYPE_BF16, 1, 3, 0, 0);
-  CHECK_ERR(x.call(g.compute, t, &x), ERR_ARG);
+  CHECK_ERR(trial_call(&x, &g, t), ERR_ARG);
   CHECK_TEXT_HAS(err_text(), "float64, expected float32");
   rig_close(&g);
   arena_close(&a);
@@ -274,8 +274,8 @@ static void a_norm_that_is_not_finite_is_seen(void)
   rig_open(&g, DEV_CPU, 1);
   double room[3] = {0};
   const struct tensor t = tensor_at(room, DTYPE_F64, 1, 1);
-  CHECK_ERR(op_clip_factor(g.compute, &t, &t, &t, -1), ERR_ARG);
-  CHECK_ERR(op_clip_factor(g.compute, &t, &t, &t, NAN), ERR_ARG);
+  CHECK_ERR(op_clip_factor(g.compute, rig_at(&g, &t), rig_at(&g, &t), rig_at(&g, &t), -1), ERR_ARG);
+  CHECK_ERR(op_clip_factor(g.compute, rig_at(&g, &t), rig_at(&g, &t), rig_at(&g, &t), NAN), ERR_ARG);
   rig_close(&g);
 }
 
@@ -313,7 +313,7 @@ static void a_sleep_takes_at_least_its_time(void)
   rig_open(&g, DEV_CPU, 1);
   const double start = clock_ms();
   CHECK_OK(op_sleep(g.compute, 8));
-  CHECK_OK(dev_sync(g.dev));
+  CHECK_OK(rig_sync(&g));
   CHECK(clock_ms() - start >= 8);
   CHECK_ERR(op_sleep(g.compute, -1), ERR_ARG);
   CHECK_ERR(op_sleep(g.compute, NAN), ERR_ARG);

@@ -61,12 +61,14 @@ static void wrong_shapes_are_refused(void)
                {0.1, 9, 5, 1, ERR_OK},         {0.1, 9, 5, 2, ERR_ARG},  {0.1, 9, 5, -1, ERR_ARG},
                {0.1, 9, 5, INT64_MAX, ERR_ARG}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    CHECK_ERR(op_dropout(g.compute, &t, &t, cases[i].p, key, &step, &step, cases[i].positions_max, cases[i].sequence,
-                         cases[i].row0),
+    CHECK_ERR(op_dropout(g.compute, rig_at(&g, &t), rig_at(&g, &t), cases[i].p, key, rig_at(&g, &step),
+                         rig_at(&g, &step), cases[i].positions_max, cases[i].sequence, cases[i].row0),
               cases[i].want);
   const struct tensor none = tensor_at(one, DTYPE_I32, 0, 1);
-  CHECK_ERR(op_dropout(g.compute, &t, &t, 0.1, key, &step, &none, 9, 4, 0), ERR_ARG);
-  CHECK_OK(dev_sync(g.dev));
+  CHECK_ERR(
+      op_dropout(g.compute, rig_at(&g, &t), rig_at(&g, &t), 0.1, key, rig_at(&g, &step), rig_at(&g, &none), 9, 4, 0),
+      ERR_ARG);
+  CHECK_OK(rig_sync(&g));
   rig_close(&g);
 }
 
@@ -163,8 +165,9 @@ static int64_t kept(int percent, uint64_t seed, uint32_t purpose, int step, int 
   put(&steps, 0, 0, step), put(&samples, 0, 0, sample);
   fill_seeded(&x, 1);
   const struct rng_key k = {seed, purpose, 0};
-  CHECK_OK(op_dropout(g.compute, &y, &x, percent / 100.0, k, &steps, &samples, POSITIONS_MAX, 20, 0));
-  CHECK_OK(dev_sync(g.dev));
+  CHECK_OK(op_dropout(g.compute, rig_at(&g, &y), rig_at(&g, &x), percent / 100.0, k, rig_at(&g, &steps),
+                      rig_at(&g, &samples), POSITIONS_MAX, 20, 0));
+  CHECK_OK(rig_sync(&g));
   int64_t n = 0;
   for (int i = 0; i < 20000; i++) n += mask[i] = get(&y, i / 1000, i % 1000) != 0;
   rig_close(&g);

@@ -134,8 +134,8 @@ static void parts_outside_the_whole_are_refused(void)
     arena_open(&a);
     rig_open(&g, DEV_CPU, 1);
     trial_tensors(&changed, DTYPE_F32, 0, 0, &a, t);
-    CHECK_ERR(changed.call(g.compute, t, &changed), cases[i].want);
-    CHECK_OK(dev_sync(g.dev));
+    CHECK_ERR(trial_call(&changed, &g, t), cases[i].want);
+    CHECK_OK(rig_sync(&g));
     rig_close(&g);
     arena_close(&a);
   }
@@ -190,8 +190,8 @@ static void backward_matches_central_differences(void)
     trial_tensors(&back[k], DTYPE_F64, 2, 0, &a, b);
     b[1] = f[2];
     rig_open(&g, DEV_CPU, 1);
-    CHECK_OK(op_fill(g.compute, &b[2], 0));
-    CHECK_OK(dev_sync(g.dev));
+    CHECK_OK(op_fill(g.compute, rig_at(&g, &b[2]), 0));
+    CHECK_OK(rig_sync(&g));
     rig_close(&g);
     trial_run(&back[k], DEV_CPU, 1, b);
     trial_slope(&forward[k], f, 0, &b[0], 1, &b[2], 1e-9);
@@ -337,8 +337,8 @@ static void an_id_outside_the_table_is_named(void)
     rig_open(&g, DEV_CPU, 1);
     trial_tensors(&x[bad[way].kind], DTYPE_F32, 0, 0, &a, t);
     put(&t[bad[way].operand], 1, 2, bad[way].id);
-    CHECK_OK(x[bad[way].kind].call(g.compute, t, &x[bad[way].kind]));
-    CHECK_ERR(dev_sync(g.dev), ERR_NUMERIC);
+    CHECK_OK(trial_call(&x[bad[way].kind], &g, t));
+    CHECK_ERR(rig_sync(&g), ERR_NUMERIC);
     CHECK_TEXT_HAS(err_text(), bad[way].text);
     rig_close(&g);
     arena_close(&a);
@@ -359,8 +359,8 @@ static void a_part_knows_the_whole_vocabulary(void)
     rig_open(&g, DEV_CPU, 1);
     trial_tensors(&x, DTYPE_F32, 0, 0, &a, t);
     fill_values(&t[2], (const double[]){0, 94, 95, 99, 12, beyond ? 100 : 98});
-    CHECK_OK(x.call(g.compute, t, &x));
-    CHECK_ERR(dev_sync(g.dev), beyond ? ERR_NUMERIC : ERR_OK);
+    CHECK_OK(trial_call(&x, &g, t));
+    CHECK_ERR(rig_sync(&g), beyond ? ERR_NUMERIC : ERR_OK);
     if (beyond) CHECK_TEXT_HAS(err_text(), "token 100 at [1, 2] is outside 0..99");
     for (int c = 0; c < 5 && !beyond; c++) {
       CHECK(get(&t[0], 0, c) == 0 && get(&t[0], 1, c) == 0 && get(&t[0], 4, c) == 0);

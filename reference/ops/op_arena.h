@@ -25,14 +25,36 @@ struct arena {
   size_t end[ARENA_TENSORS]; /* of the bytes around tensor i */
   unsigned char around[ARENA_TENSORS];
   int n;
+  struct arena *next; /* of those that are open */
 };
+static struct arena *arena_first;
 
 static inline void arena_open(struct arena *a)
 {
   a->at = malloc(ARENA_BYTES);
   a->used = 0;
   a->n = 0;
+  a->next = arena_first;
+  arena_first = a;
   CHECK(a->at != NULL);
+}
+
+/* The open arena that holds this address, or NULL. */
+static inline const struct arena *arena_of(const void *at)
+{
+  const unsigned char *byte = at;
+  const struct arena *a = arena_first;
+  while (a != NULL && (byte < a->at || byte >= a->at + a->used)) a = a->next;
+  return a;
+}
+
+/* Without looking at the bytes around tensors. */
+static inline void arena_drop(struct arena *a)
+{
+  struct arena **link = &arena_first;
+  while (*link != a) link = &(*link)->next;
+  *link = a->next;
+  free(a->at);
 }
 
 /* A tensor of 0xFF with `gap` columns between rows, `shift` elements off a multiple of 64 bytes, and `around` it. */
@@ -75,7 +97,7 @@ static inline bool arena_intact(const struct arena *a)
 static inline void arena_close(struct arena *a)
 {
   CHECK(arena_intact(a));
-  free(a->at);
+  arena_drop(a);
 }
 
 /* --- values ------------------------------------------------------------------------ */

@@ -1,7 +1,7 @@
 /* op_trial.h - what every operation of this room must hold, from one description of a call.
  *
  * Only tests include this.  A trial lists the operands of one call; from it follow
- *   trial_same_bits   outputs are all written and equal in bits again, with 1 and 2 threads, on the
+ *   trial_same_bits   outputs are all written and equal in bits again, with 1 and 2 threads, also on the
  *                     lazy device, with strided rows, on odd addresses and, if there are few rows,
  *                     with rows 2^31 elements apart; no byte outside of the outputs changes, and
  *                     bytes around inputs are 0xFF, so reading one shows as NaN
@@ -15,36 +15,13 @@
 #ifndef OPS_OP_TRIAL_H
 #define OPS_OP_TRIAL_H
 
-#include "ops/op_arena.h"
+#include "ops/op_rig.h"
 #include "ops/ops.h"
 
 #include <omp.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-/* --- a device with one compute stream and one other --------------------------------- */
-
-struct rig {
-  struct dev *dev;
-  struct dev_stream *compute, *other;
-};
-static inline void rig_open(struct rig *g, enum dev_kind kind, int threads)
-{
-#ifdef SHARDMARK_TSAN
-  threads = 1; /* it does not know the barriers of OpenMP */
-#endif
-  const struct dev_config config = {.kind = kind, .threads = threads, .lazy_seed = 1};
-  CHECK_OK(dev_open(&config, &g->dev));
-  CHECK_OK(dev_stream_open(g->dev, "compute", DEV_COMPUTE, &g->compute));
-  CHECK_OK(dev_stream_open(g->dev, "other", DEV_TRANSFER, &g->other));
-}
-static inline void rig_close(struct rig *g)
-{
-  dev_stream_close(g->compute);
-  dev_stream_close(g->other);
-  dev_close(g->dev);
-}
 
 /* --- trials -------------------------------------------------------------------------- */
 
@@ -85,13 +62,19 @@ static inline void trial_tensors(const struct trial *x, enum dtype real, int64_t
   }
 }
 
+static inline enum err trial_call(const struct trial *x, struct rig *g, const struct tensor t[TRIAL_OPERANDS])
+{
+  struct tensor there[TRIAL_OPERANDS];
+  for (int i = 0; i < x->n; i++) there[i] = *rig_at(g, &t[i]);
+  return x->call(g->compute, there, x);
+}
 static inline void trial_run(const struct trial *x, enum dev_kind kind, int threads,
                              const struct tensor t[TRIAL_OPERANDS])
 {
   struct rig g;
   rig_open(&g, kind, threads);
-  CHECK_OK(x->call(g.compute, t, x));
-  CHECK_OK(dev_sync(g.dev));
+  CHECK_OK(trial_call(x, &g, t));
+  CHECK_OK(rig_sync(&g));
   rig_close(&g);
 }
 
@@ -107,14 +90,15 @@ static inline void trial_same_bits_as(const struct trial *x, enum dtype real)
   arena_open(&inputs);
   trial_tensors(x, real, 0, 0, &inputs, in);
   for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+    if (way == 1 && rig_on_cuda()) continue; /* the others run it again as well */
     if (way > 0) arena_open(&again);
     trial_tensors(x, real, ways[way].gap, ways[way].shift, way ? &again : &first, way ? got : want);
     trial_run(x, ways[way].kind, ways[way].threads, way ? got : want);
     for (int i = 0; i < x->n; i++) {
       char what[160];
+      const char *kind = rig_on_cuda() ? "cuda" : ways[way].kind == DEV_LAZY ? "lazy" : "cpu";
       snprintf(what, sizeof what, "%s %s: %s as %s, %d threads, gap %d, shift %d", x->name, dtype_name(real),
-               x->operand[i].name, ways[way].kind == DEV_LAZY ? "lazy" : "cpu", ways[way].threads, ways[way].gap,
-               ways[way].shift);
+               x->operand[i].name, kind, ways[way].threads, ways[way].gap, ways[way].shift);
       const struct tensor *t = way ? &got[i] : &want[i];
       check_true(all_finite(t), __FILE__, __LINE__, what);
       check_true(same_bits(t, x->operand[i].role == TRIAL_IN ? &in[i] : &want[i]), __FILE__, __LINE__, what);
@@ -148,6 +132,7 @@ static inline void trial_far_rows(const struct trial *x, enum dtype real)
 {
   struct arena near;
   struct tensor want[TRIAL_OPERANDS], got[TRIAL_OPERANDS];
+  if (rig_on_cuda()) return; /* a device has no address space to spare */
   for (int i = 0; i < x->n; i++)
     if (x->operand[i].rows > FAR_ROWS) return;
   arena_open(&near);
@@ -196,6 +181,7 @@ static inline bool trial_collides(const struct trial *x, const struct tensor t[T
 
 static inline void trial_declares(const struct trial *x)
 {
+  if (rig_on_cuda()) return; /* lazy alone looks at what is declared, which is the same for every device */
   for (int i = 0; i < x->n; i++)
     for (int corner = 0; corner < 2; corner++) {
       const struct trial_operand *o = &x->operand[i];
@@ -211,7 +197,7 @@ static inline void trial_declares(const struct trial *x)
       if (o->role == TRIAL_IN) check_true(trial_collides(x, t, at, size, true), __FILE__, __LINE__, what);
       char *gap = tensor_row(&t[i], 0) + (size_t)o->cols * size;
       if (o->rows > 1) check_true(!trial_collides(x, t, gap, 3 * size, true), __FILE__, __LINE__, what);
-      free(a.at); /* the colliding writes may have gone anywhere */
+      arena_drop(&a); /* the colliding writes may have gone anywhere */
     }
 }
 
@@ -251,7 +237,7 @@ static inline void trial_refuses_as(const struct trial *x, enum dtype real)
     t[i] = keep;
   }
   rig_close(&g);
-  free(a.at);
+  arena_drop(&a);
 }
 
 static inline void trial_refuses(const struct trial *x)
@@ -275,8 +261,8 @@ static inline void trial_slope(const struct trial *x, const struct tensor t[TRIA
       double side[2];
       for (int up = 0; up < 2; up++) {
         put(&t[in], r, c, up ? keep + h : keep - h);
-        CHECK_OK(x->call(g.compute, t, x));
-        CHECK_OK(dev_sync(g.dev));
+        CHECK_OK(trial_call(x, &g, t));
+        CHECK_OK(rig_sync(&g));
         side[up] = 0;
         for (int64_t i = 0; i < t[out].rows; i++)
           for (int64_t j = 0; j < t[out].cols; j++) side[up] += get(weight, i, j) * get(&t[out], i, j);
@@ -361,6 +347,7 @@ static inline void trial_needs_its_threads_as(const struct trial *x, enum dtype 
 
 static inline void trial_needs_its_threads(const struct trial *x)
 {
+  if (rig_on_cuda()) return; /* nothing of it runs in OpenMP's threads */
   trial_needs_its_threads_as(x, DTYPE_F32);
   trial_needs_its_threads_as(x, DTYPE_BF16);
 }

@@ -52,9 +52,9 @@ static void wrong_shapes_are_refused(void)
   rig_open(&g, DEV_CPU, 1);
   int64_t room[2] = {0};
   const struct tensor out = tensor_at(room, DTYPE_F64, 1, 1), words = tensor_at(room + 1, DTYPE_I32, 1, 2);
-  CHECK_ERR(op_sum(g.compute, &out, &words), ERR_ARG);
-  CHECK_ERR(op_sum_squares(g.compute, &out, &words), ERR_ARG);
-  CHECK_ERR(op_max_abs(g.compute, &out, &words), ERR_ARG);
+  CHECK_ERR(op_sum(g.compute, rig_at(&g, &out), rig_at(&g, &words)), ERR_ARG);
+  CHECK_ERR(op_sum_squares(g.compute, rig_at(&g, &out), rig_at(&g, &words)), ERR_ARG);
+  CHECK_ERR(op_max_abs(g.compute, rig_at(&g, &out), rig_at(&g, &words)), ERR_ARG);
   rig_close(&g);
 }
 
@@ -116,10 +116,10 @@ static void long_tensors_are_taken_whole(void)
   for (int last = 0; last < 2; last++) {
     const struct tensor h = tensor_at(&hash[last], DTYPE_I64, 1, 1);
     x[COUNT - 1] = last ? -7 : 1;
-    CHECK_OK(op_sum(g.compute, &sum, &t));
-    CHECK_OK(op_max_abs(g.compute, &most, &t));
-    CHECK_OK(op_hash(g.compute, &h, &t));
-    CHECK_OK(dev_sync(g.dev));
+    CHECK_OK(op_sum(g.compute, rig_at(&g, &sum), rig_at(&g, &t)));
+    CHECK_OK(op_max_abs(g.compute, rig_at(&g, &most), rig_at(&g, &t)));
+    CHECK_OK(op_hash(g.compute, rig_at(&g, &h), rig_at(&g, &t)));
+    CHECK_OK(rig_sync(&g));
     CHECK_NEAR(out[0], last ? COUNT - 8 : COUNT, 0);
     CHECK_NEAR(out[1], last ? 7 : 1, 0);
   }
@@ -184,8 +184,8 @@ static int64_t hash_of(const struct tensor *x)
   int64_t h = 0;
   const struct tensor out = tensor_at(&h, DTYPE_I64, 1, 1);
   rig_open(&g, DEV_CPU, 1);
-  CHECK_OK(op_hash(g.compute, &out, x));
-  CHECK_OK(dev_sync(g.dev));
+  CHECK_OK(op_hash(g.compute, rig_at(&g, &out), rig_at(&g, x)));
+  CHECK_OK(rig_sync(&g));
   rig_close(&g);
   return h;
 }

@@ -1,4 +1,4 @@
-/* device.h - the device that a run asks for, on this rank. */
+/* device.h - the device that a run asks for, on this rank, and how its groups exchange. */
 #ifndef TRAIN_DEVICE_H
 #define TRAIN_DEVICE_H
 
@@ -16,5 +16,17 @@ static inline struct dev_config device_config(const struct run_config *run, cons
                              .lazy_seed = (uint64_t)run->lazy_seed,
                              .poison_end = run->poison_end,
                              .tf32 = run->precision == PRECISION_TF32};
+}
+
+/* Names of the options nccl_algo and nccl_proto; their first value leaves the choice to NCCL. */
+static inline struct comm_config device_comm_config(const struct run_config *run, const char *name)
+{
+  static const char *const algos[] = {NULL, "ring", "tree", "nvls", "nvlstree"}, *const protos[] = {NULL, "simple", "ll", "ll128"};
+  return (struct comm_config){.name = name,
+                              .reduce = run->reduce == REDUCE_ORDERED ? COMM_ORDERED : COMM_FAST,
+                              .synchronous = run->synchronous,
+                              .transport = run->transport == TRANSPORT_STAGED ? COMM_STAGED : COMM_NCCL,
+                              .nccl_algo = algos[run->nccl_algo],
+                              .nccl_proto = protos[run->nccl_proto]};
 }
 #endif

@@ -1,6 +1,8 @@
 /* groups.c - communicators of a rank.  Every rank makes its own of each kind in this file's order. */
 #include "train/groups.h"
 
+#include "train/device.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -60,8 +62,7 @@ static int64_t largest_bucket(const struct trainer *t)
 
 static enum err create(struct trainer *t, const char *name, struct dev_stream *s, const int *ranks, int n, size_t bytes, struct comm **out)
 {
-  const struct comm_config config = {.name = name, .reduce = t->run.reduce == REDUCE_ORDERED ? COMM_ORDERED : COMM_FAST,
-                                     .synchronous = t->run.synchronous};
+  const struct comm_config config = device_comm_config(&t->run, name);
   TRY(comm_create(t->world, s, ranks, n, bytes, &config, out));
   return ERR_OK;
 }

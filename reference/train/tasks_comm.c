@@ -5,6 +5,7 @@
 #include "train/tasks_comm.h"
 
 #include "comm/comm.h"
+#include "train/device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,8 +121,7 @@ enum err tasks_comm(const struct output *o, struct dev *d, struct dev_stream *co
   enum err err;
   (void)compute;
   const int n = comm_size(o->world), me = comm_rank(o->world);
-  const struct comm_config config = {.name = "world", .reduce = o->run->reduce == REDUCE_ORDERED ? COMM_ORDERED : COMM_FAST,
-                                     .synchronous = o->run->synchronous};
+  const struct comm_config config = device_comm_config(o->run, "world");
   struct dev_stream *s = NULL;
   struct comm *c = NULL;
   int *ranks = malloc((size_t)n * sizeof *ranks);

@@ -1,7 +1,7 @@
 /* host_fibre.cpp - fibres: a stack each, and a switch of a few instructions without system calls.
  *
  * x86-64 and aarch64 save the registers that a call keeps; other machines, and a build with
- * CUDA_HOST_UCONTEXT, use ucontext.  AddressSanitizer is told of each switch.
+ * HOST_FIBRE_UCONTEXT, use ucontext.  AddressSanitizer is told of each switch.
  */
 #include "host_internal.h"
 
@@ -9,10 +9,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#if !defined(__x86_64__) && !defined(__aarch64__) && !defined(CUDA_HOST_UCONTEXT)
-#define CUDA_HOST_UCONTEXT
+#if !defined(__x86_64__) && !defined(__aarch64__) && !defined(HOST_FIBRE_UCONTEXT)
+#define HOST_FIBRE_UCONTEXT
 #endif
-#ifdef CUDA_HOST_UCONTEXT
+#ifdef HOST_FIBRE_UCONTEXT
 #include <ucontext.h>
 #endif
 #ifdef __SANITIZE_ADDRESS__
@@ -28,7 +28,7 @@ struct host_fibre {
   char *stack; /* lowest byte, above its guard */
   void (*main)(void);
   void *shadow; /* AddressSanitizer's */
-#ifdef CUDA_HOST_UCONTEXT
+#ifdef HOST_FIBRE_UCONTEXT
   ucontext_t context;
 #else
   void *sp;
@@ -69,7 +69,7 @@ bool host_fibre_guards(const void *at)
   return false;
 }
 
-#ifndef CUDA_HOST_UCONTEXT
+#ifndef HOST_FIBRE_UCONTEXT
 extern "C" void host_fibre_swap(void **save, void *to);
 #if defined(__x86_64__)
 asm(R"(
@@ -173,7 +173,7 @@ void host_fibre_renew(host_fibre *f)
   ASAN_UNPOISON_MEMORY_REGION(f->stack, STACK_BYTES);
 #endif
   f->shadow = NULL;
-#ifdef CUDA_HOST_UCONTEXT
+#ifdef HOST_FIBRE_UCONTEXT
   getcontext(&f->context);
   f->context.uc_stack.ss_sp = f->stack;
   f->context.uc_stack.ss_size = STACK_BYTES;
@@ -218,7 +218,7 @@ void host_fibre_switch(host_fibre *from, host_fibre *to)
   if (in == &system_fibre) __sanitizer_start_switch_fiber(&out->shadow, system_stack, system_stack_bytes);
   else __sanitizer_start_switch_fiber(&out->shadow, in->stack, STACK_BYTES);
 #endif
-#ifdef CUDA_HOST_UCONTEXT
+#ifdef HOST_FIBRE_UCONTEXT
   swapcontext(&out->context, &in->context);
 #else
   host_fibre_swap(&out->sp, in->sp);

@@ -98,6 +98,7 @@ bool host_passed(const host_point &point);
  * otherwise as far as it goes.  True when they are done. */
 bool host_run(host_entry &entry, const std::vector<host_point> &goals, bool blocking);
 std::vector<host_point> host_all_work(int device);
+const char *host_stream_where(void); /* what runs: a kernel's thread, other work, or "" */
 void host_streams_drop(void); /* for cudaDeviceReset() */
 
 /* --- host_memory.cpp --------------------------------------------------------------- */

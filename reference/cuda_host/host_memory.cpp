@@ -67,7 +67,7 @@ static void fault(int signal, siginfo_t *info, void *)
 {
   char text[512];
   int n = 0;
-  const char *at = static_cast<const char *>(info->si_addr), *where = host_launch_where();
+  const char *at = static_cast<const char *>(info->si_addr), *where = host_stream_where();
   if (host_fibre_guards(at)) {
     n = snprintf(text, sizeof text, "cuda_host: %s: its stack is full\n", where);
   } else if (host_memory_in_range(at)) {
@@ -88,7 +88,7 @@ static void fault(int signal, siginfo_t *info, void *)
 #ifdef __SANITIZE_ADDRESS__
 extern "C" void __asan_on_error(void)
 {
-  const char *where = host_launch_where();
+  const char *where = host_stream_where();
   if (*where) fprintf(stderr, "cuda_host: %s:\n", where);
 }
 #endif

@@ -7,6 +7,7 @@
 #include "host_internal.h"
 
 #include <chrono>
+#include <sched.h>
 
 static double now_ms(void)
 {
@@ -93,6 +94,14 @@ static void finish(const std::shared_ptr<CUstream_st> &stream)
   h.changed.notify_all();
 }
 
+static const char *at_work; /* the name of the work that runs, or NULL */
+
+const char *host_stream_where(void)
+{
+  const char *where = host_launch_where();
+  return *where || at_work == NULL ? where : at_work;
+}
+
 /* Does what can be done at the head of `stream` now; false when that is nothing. */
 static bool step(host_entry &entry, const std::shared_ptr<CUstream_st> &stream)
 {
@@ -106,6 +115,7 @@ static bool step(host_entry &entry, const std::shared_ptr<CUstream_st> &stream)
   if (work.state == host_work::RUNNING) return false; /* another thread is at it */
   cudaError_t error = cudaSuccess;
   bool progress = false;
+  at_work = work.on_host ? NULL : work.name;
   if (work.state == host_work::NEW) {
     progress = true;
     if (work.unlocked) {
@@ -125,6 +135,7 @@ static bool step(host_entry &entry, const std::shared_ptr<CUstream_st> &stream)
     if (!work.on_host) host_memory_open();
     error = work.test(&done);
   }
+  at_work = NULL;
   if (error != cudaSuccess) {
     char text[256];
     snprintf(text, sizeof text, "%s: %s", work.name, cudaGetErrorString(error));
@@ -173,6 +184,7 @@ bool host_run(host_entry &entry, const std::vector<host_point> &goals, bool bloc
 {
   host_state &h = host_state_get();
   std::chrono::microseconds nap(0), slept(0);
+  int yields = 0;
   bool said = false;
   while (h.sticky == cudaSuccess) {
     stream_list needed;
@@ -185,10 +197,17 @@ bool host_run(host_entry &entry, const std::vector<host_point> &goals, bool bloc
     }
     if (progress) {
       nap = std::chrono::microseconds(0);
+      yields = 0;
       continue;
     }
     host_memory_close();
-    nap = std::min(nap * 2 + std::chrono::microseconds(10), std::chrono::microseconds(1000));
+    if (yields++ < 8) { /* a peer of this machine may be one switch away */
+      entry.lock.unlock();
+      sched_yield();
+      entry.lock.lock();
+      continue;
+    }
+    nap = std::min(nap * 2 + std::chrono::microseconds(10), std::chrono::microseconds(200));
     h.changed.wait_for(entry.lock, nap);
     slept += nap;
     if (!said && slept > std::chrono::seconds(20)) {

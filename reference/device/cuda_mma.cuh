@@ -19,15 +19,13 @@
 #include <string.h>
 
 #ifdef SHARDMARK_CUDA_HOST
-#include <cuda_host.h>
-#endif
 
-static __device__ __forceinline__ float bf16_half(unsigned pair, int half)
+#include <cuda_host.h>
+
+static inline float bf16_half(unsigned pair, int half)
 {
   return __uint_as_float(half ? pair & 0xffff0000u : pair << 16);
 }
-
-#ifdef SHARDMARK_CUDA_HOST
 
 struct mma_lane {
   unsigned a[4], b[2];
@@ -98,7 +96,7 @@ static inline void cp_async_wait(void)
   cuda_host_async_wait(pending);
 }
 
-static inline float exp2_approx(float x) { return exp2f(x); }
+static inline float exp2_approx(float x) { return x < -126.0f ? 0.0f : exp2f(x); }
 
 #else
 

@@ -50,7 +50,7 @@ static dim3 grid_of(const struct attention_case *c, int rows, int parts)
 /* For each head size, rounded up: 16-row pieces a warp takes, columns that are brought at once, and in the
  * backward columns whose scores are in registers at once.  Chosen so that nothing spills at 255 registers and that
  * two blocks fit an SM. */
-#define FORWARD_SHAPES(X) X(16, 2, 64) X(32, 2, 64) X(64, 2, 64) X(96, 2, 64) X(128, 2, 32) X(160, 1, 32)
+#define FORWARD_SHAPES(X) X(16, 2, 64) X(32, 2, 64) X(64, 2, 64) X(96, 2, 32) X(128, 2, 32) X(160, 1, 32)
 #define BACKWARD_SHAPES(X) X(16, 2, 64, 32) X(32, 2, 64, 32) X(64, 2, 64, 32) X(96, 1, 64, 32) X(128, 1, 32, 32) X(160, 1, 32, 16)
 
 static enum err forward(const struct dev_cuda *at, const struct attention_case *c)

@@ -175,28 +175,27 @@ static __device__ __forceinline__ float quad_sum(float x)
   return x + __shfl_xor_sync(ALL_LANES, x, 2);
 }
 
-/* This lane's rows of the tile whose first is `first`: their numbers, and their document ids. */
+/* This lane's row of piece a, half r, of the tile whose first row is `first`. */
 template <int ATOMS>
 static __device__ __forceinline__ int row_of(int first, int a, int r)
 {
   return first + (thread_warp() * ATOMS + a) * 16 + r * 8 + thread_lane() / 4;
 }
+
 template <int ATOMS>
-static __device__ __forceinline__ void row_ids(int id[ATOMS][2], const int *docs, int first, int T)
+static __device__ __forceinline__ void row_ids(int id[ATOMS][2], int first, const int *docs, int T)
 {
 #pragma unroll
   for (int a = 0; a < ATOMS; a++)
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-      const int row = row_of<ATOMS>(first, a, r);
-      id[a][r] = row < T ? docs[row] : -1;
-    }
+    for (int r = 0; r < 2; r++) id[a][r] = docs[min(row_of<ATOMS>(first, a, r), T - 1)];
 }
 
-/* x = value where the query does not see the key; rows are queries, or with KEYS keys. */
+/* s = -infinity where the query does not see the key; rows are queries, or with KEYS keys.  Rows past the sequence
+ * may get anything: no query before T sees such a key, and such a query has zeros and lse = infinity. */
 template <int ATOMS, int COLUMNS, bool KEYS>
-static __device__ __forceinline__ void mask(float x[ATOMS][COLUMNS / 8][4], float value, const int row_id[ATOMS][2],
-                                            int first_row, int first_column, const int *docs, int T)
+static __device__ __forceinline__ void mask(float s[ATOMS][COLUMNS / 8][4], const int row_id[ATOMS][2], int first_row,
+                                            int first_column, const int *docs, int T)
 {
 #pragma unroll
   for (int n = 0; n < COLUMNS / 8; n++)
@@ -209,7 +208,7 @@ static __device__ __forceinline__ void mask(float x[ATOMS][COLUMNS / 8][4], floa
         for (int r = 0; r < 2; r++) {
           const int row = row_of<ATOMS>(first_row, a, r);
           const bool seen = KEYS ? sees(column, column_id, row, row_id[a][r]) : sees(row, row_id[a][r], column, column_id);
-          if (!seen || column >= T) x[a][n][2 * r + j] = value;
+          if (!seen) s[a][n][2 * r + j] = -INFINITY;
         }
     }
 }
@@ -219,7 +218,7 @@ static __device__ __forceinline__ void mask(float x[ATOMS][COLUMNS / 8][4], floa
 /* FLOPs: 4 D for each pair of query and key in a tile that holds a pair that sees.  Bytes: q once, k and v once for
  * each tile of queries (mostly out of the L2 cache), o and lse written once. */
 template <int DP, int ATOMS, int COLUMNS>
-static __global__ void __launch_bounds__(MMA_THREADS) mma_fwd(const struct attention_case c)
+static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_fwd(const struct attention_case c)
 {
   enum { LD = DP + 8, ROWS = MMA_WARPS * ATOMS * 16, TILE = COLUMNS * LD };
   SHARED_DYNAMIC(bf16, q_tile);
@@ -242,7 +241,7 @@ static __global__ void __launch_bounds__(MMA_THREADS) mma_fwd(const struct atten
   bf16 *const rows = q_tile + thread_warp() * ATOMS * 16 * LD;
   float o[ATOMS][DP / 8][4], most[ATOMS][2], sum[ATOMS][2];
   int id[ATOMS][2];
-  row_ids<ATOMS>(id, docs, p.first, c.T);
+  row_ids<ATOMS>(id, p.first, docs, c.T);
 #pragma unroll
   for (int a = 0; a < ATOMS; a++) {
 #pragma unroll
@@ -268,7 +267,7 @@ static __global__ void __launch_bounds__(MMA_THREADS) mma_fwd(const struct atten
     float s[ATOMS][COLUMNS / 8][4];
     scores<DP, ATOMS, COLUMNS>(s, rows, k_tiles + now);
     if (k0 + COLUMNS > p.first || !ids_are_one(mine, ids_of(grains, k0 / GRAIN, COLUMNS / GRAIN, grains_in(c.T))))
-      mask<ATOMS, COLUMNS, false>(s, -INFINITY, id, p.first, k0, docs, c.T);
+      mask<ATOMS, COLUMNS, false>(s, id, p.first, k0, docs, c.T);
 #pragma unroll
     for (int a = 0; a < ATOMS; a++)
 #pragma unroll
@@ -342,7 +341,7 @@ static __device__ __forceinline__ void weights_and_slopes(float s[ATOMS][COLUMNS
 
 /* dq of one tile of queries.  FLOPs: 6 D a pair in a tile that is looked at. */
 template <int DP, int ATOMS, int COLUMNS, int GROUP>
-static __global__ void __launch_bounds__(MMA_THREADS) mma_bwd_q(const struct attention_case c)
+static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_bwd_q(const struct attention_case c)
 {
   enum { LD = DP + 8, ROWS = MMA_WARPS * ATOMS * 16, TILE = COLUMNS * LD };
   SHARED_DYNAMIC(bf16, q_tile);
@@ -366,8 +365,6 @@ static __global__ void __launch_bounds__(MMA_THREADS) mma_bwd_q(const struct att
   const int own = thread_warp() * ATOMS * 16 * LD;
   float dq[ATOMS][DP / 8][4];
   struct row_stats<float> row[ATOMS][2];
-  int id[ATOMS][2];
-  row_ids<ATOMS>(id, docs, p.first, c.T);
 #pragma unroll
   for (int a = 0; a < ATOMS; a++) {
 #pragma unroll
@@ -393,9 +390,13 @@ static __global__ void __launch_bounds__(MMA_THREADS) mma_bwd_q(const struct att
     for (int group = 0; group < COLUMNS; group += GROUP) {
       float s[ATOMS][GROUP / 8][4], dp[ATOMS][GROUP / 8][4];
       scores<DP, ATOMS, GROUP>(s, q_tile + own, k_tiles + now + group * LD);
+      if (masked) {
+        int id[ATOMS][2];
+        row_ids<ATOMS>(id, p.first, docs, c.T);
+        mask<ATOMS, GROUP, false>(s, id, p.first, k0 + group, docs, c.T);
+      }
       scores<DP, ATOMS, GROUP>(dp, do_tile + own, v_tiles + now + group * LD);
       weights_and_slopes<ATOMS, GROUP, false>(s, dp, unit, row, NULL);
-      if (masked) mask<ATOMS, GROUP, false>(dp, 0.0f, id, p.first, k0 + group, docs, c.T);
       add_product<DP, ATOMS, GROUP>(dq, dp, k_tiles + now + group * LD);
     }
   }
@@ -410,7 +411,7 @@ static __global__ void __launch_bounds__(MMA_THREADS) mma_bwd_q(const struct att
 
 /* dk and dv of one tile of keys.  FLOPs: 8 D a pair in a tile that is looked at. */
 template <int DP, int ATOMS, int COLUMNS, int GROUP>
-static __global__ void __launch_bounds__(MMA_THREADS) mma_bwd_kv(const struct attention_case c)
+static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_bwd_kv(const struct attention_case c)
 {
   enum { LD = DP + 8, ROWS = MMA_WARPS * ATOMS * 16, TILE = COLUMNS * LD };
   SHARED_DYNAMIC(bf16, k_tile);
@@ -433,8 +434,6 @@ static __global__ void __launch_bounds__(MMA_THREADS) mma_bwd_kv(const struct at
 
   const int own = thread_warp() * ATOMS * 16 * LD;
   float dk[ATOMS][DP / 8][4], dv[ATOMS][DP / 8][4];
-  int id[ATOMS][2];
-  row_ids<ATOMS>(id, docs, p.first, c.T);
 #pragma unroll
   for (int a = 0; a < ATOMS; a++)
 #pragma unroll
@@ -463,12 +462,13 @@ static __global__ void __launch_bounds__(MMA_THREADS) mma_bwd_kv(const struct at
       const bf16 *q_rows = q_tiles + now * TILE + group * LD, *do_rows = do_tiles + now * TILE + group * LD;
       float s[ATOMS][GROUP / 8][4], dp[ATOMS][GROUP / 8][4];
       scores<DP, ATOMS, GROUP>(s, k_tile + own, q_rows);
+      if (masked) {
+        int id[ATOMS][2];
+        row_ids<ATOMS>(id, p.first, docs, c.T);
+        mask<ATOMS, GROUP, true>(s, id, p.first, q0 + group, docs, c.T);
+      }
       scores<DP, ATOMS, GROUP>(dp, v_tile + own, do_rows);
       weights_and_slopes<ATOMS, GROUP, true>(s, dp, unit, NULL, stats_tiles + now * COLUMNS + group);
-      if (masked) {
-        mask<ATOMS, GROUP, true>(s, 0.0f, id, p.first, q0 + group, docs, c.T);
-        mask<ATOMS, GROUP, true>(dp, 0.0f, id, p.first, q0 + group, docs, c.T);
-      }
       add_product<DP, ATOMS, GROUP>(dv, s, do_rows);
       add_product<DP, ATOMS, GROUP>(dk, dp, q_rows);
     }

@@ -3,11 +3,13 @@
  * The bias's gradient is a sum over rows: each block adds ROWS rows of 32 vectors of columns, each of its warps every
  * WARPS-th row, the warps' sums in their order; a second kernel adds the blocks' in theirs.  dy is read once.
  */
-#include "device/cuda_kernel.cuh"
 #include "ops/linear_args.h"
 #include "ops/matmul_cuda.h"
+#include "ops/rows.cuh"
 
 #include <inttypes.h>
+
+extern "C" enum err op_bias_fwd_cuda_f64(const struct dev_cuda *at, void *args); /* bias.cu */
 
 enum { WARPS = 8, THREADS = WARPS * WARP, ROWS = 256 };
 
@@ -65,31 +67,32 @@ static enum err run_bias_gradient(const struct dev_cuda *at, const struct linear
   return LAUNCH(at, add_parts_kernel<S>, blocks_for(dy->cols, THREADS), THREADS, 0, (S *)l->b.at, part, dy->cols, parts);
 }
 
+/* The library fuses no bias into a float64 product: it is added after. */
 template <typename T>
-static enum err run_bwd_w(const struct dev_cuda *at, const struct linear_args *l)
+static enum err run_fwd(const struct dev_cuda *at, void *args)
 {
+  const struct linear_args *l = (const struct linear_args *)args;
+  const bool apart = l->b.at != NULL && sizeof(T) == sizeof(double);
+  TRY(matmul_cuda(at, &l->y, &l->x, false, &l->w, l->transposed, false, apart ? NULL : l->b.at));
+  return apart ? op_bias_fwd_cuda_f64(at, args) : ERR_OK;
+}
+
+template <typename T>
+static enum err run_bwd_x(const struct dev_cuda *at, void *args)
+{
+  const struct linear_args *l = (const struct linear_args *)args;
+  return matmul_cuda(at, &l->x, &l->y, false, &l->w, !l->transposed, false, NULL);
+}
+
+template <typename T>
+static enum err run_bwd_w(const struct dev_cuda *at, void *args)
+{
+  const struct linear_args *l = (const struct linear_args *)args;
   const struct tensor *left = l->transposed ? &l->y : &l->x, *right = l->transposed ? &l->x : &l->y;
   TRY(matmul_cuda(at, &l->w, left, true, right, false, true, NULL));
   return l->b.at == NULL ? ERR_OK : run_bias_gradient<T>(at, l);
 }
 
-#define LINEAR(type, T)                                                                              \
-  enum err op_linear_fwd_cuda_##type(const struct dev_cuda *at, void *args)                          \
-  {                                                                                                  \
-    const struct linear_args *l = (const struct linear_args *)args;                                  \
-    return matmul_cuda(at, &l->y, &l->x, false, &l->w, l->transposed, false, l->b.at);               \
-  }                                                                                                  \
-  enum err op_linear_bwd_x_cuda_##type(const struct dev_cuda *at, void *args)                        \
-  {                                                                                                  \
-    const struct linear_args *l = (const struct linear_args *)args;                                  \
-    return matmul_cuda(at, &l->x, &l->y, false, &l->w, !l->transposed, false, NULL);                 \
-  }                                                                                                  \
-  enum err op_linear_bwd_w_cuda_##type(const struct dev_cuda *at, void *args)                        \
-  {                                                                                                  \
-    return run_bwd_w<T>(at, (const struct linear_args *)args);                                       \
-  }
-extern "C" {
-LINEAR(f64, double)
-LINEAR(f32, float)
-LINEAR(bf16, __nv_bfloat16)
-}
+OP_CUDA_EACH_TYPE(op_linear_fwd, run_fwd)
+OP_CUDA_EACH_TYPE(op_linear_bwd_x, run_bwd_x)
+OP_CUDA_EACH_TYPE(op_linear_bwd_w, run_bwd_w)

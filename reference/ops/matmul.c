@@ -10,6 +10,9 @@
 #include "ops/matmul_args.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
+#ifdef SHARDMARK_HAS_CUDA
+#include "ops/matmul_cuda.h"
+#endif
 
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
@@ -93,9 +96,17 @@ enum err op_matmul(struct dev_stream *s, const struct tensor *c, const struct te
   return OP_SUBMIT(s, &op_matmul_kernels[a->type], args, {c, OP_WRITE}, {a, OP_READ}, {b, OP_READ});
 }
 
-const char *op_matmul_library(void)
+const char *op_matmul_library(enum dev_kind kind)
 {
   static char text[96];
+#ifdef SHARDMARK_HAS_CUDA
+  if (kind == DEV_CUDA) {
+    matmul_cuda_library(text, sizeof text);
+    return text;
+  }
+#else
+  (void)kind; /* no device but the CPU */
+#endif
   const dnnl_version_t *version = dnnl_version();
   snprintf(text, sizeof text, "oneDNN %d.%d.%d; bf16 %s", version->major, version->minor, version->patch,
            matmul_bf16_unit() ? "multiplied as bf16" : "widened, multiplied as float32, rounded once");

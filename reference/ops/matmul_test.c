@@ -137,8 +137,12 @@ static void fewer_threads_than_asked_for_are_refused(void)
 static void the_library_is_named_with_its_version(void)
 {
   int major = 0, minor = -1, patch = -1, end = 0;
-  CHECK(sscanf(op_matmul_library(), "oneDNN %d.%d.%d; bf16 %n", &major, &minor, &patch, &end) == 3);
+  CHECK(sscanf(op_matmul_library(DEV_CPU), "oneDNN %d.%d.%d; bf16 %n", &major, &minor, &patch, &end) == 3);
   CHECK(major >= 2 && minor >= 0 && patch >= 0 && end > 0);
+#ifdef SHARDMARK_HAS_CUDA
+  CHECK(sscanf(op_matmul_library(DEV_CUDA), "cuBLASLt %d.%d.%d%n", &major, &minor, &patch, &end) == 3);
+  CHECK(major >= 12 && op_matmul_library(DEV_CUDA)[end] == '\0');
+#endif
 }
 
 int main(void)

@@ -28,7 +28,7 @@ static const int64_t sizes[][3] = {{1, 1, 1},     {3, 1, 17},  {33, 17, 1}, {17,
                                    {2, 300, 129}, {515, 2, 3}, {3, 514, 5}, {5, 4, 2051}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-static void the_way_is_named(void) { CHECK_TEXT_HAS(op_matmul_library(), "widened"); }
+static void the_way_is_named(void) { CHECK_TEXT_HAS(op_matmul_library(DEV_CPU), "widened"); }
 
 static void bits_depend_on_the_inputs_alone(void)
 {

@@ -31,7 +31,7 @@ enum err op_accumulate(struct dev_stream *s, T_ y, T_ x);
 enum err op_scale(struct dev_stream *s, T_ y, T_ x, T_ factor);
 
 /* c = op(a) op(b), or c += with accumulate.  op(a) [M, K], op(b) [K, N], c [M, N] of X or S; rows
- * may be strided.  float32: oneDNN; float64: own loop, K in index order; bf16: sums in float32. */
+ * may be strided.  float32: oneDNN; float64: own loop, K in index order; bf16: sums in float32.  CUDA: cuBLASLt. */
 enum err op_matmul(struct dev_stream *s, T_ c, T_ a, bool transpose_a, T_ b, bool transpose_b, bool accumulate);
 
 /* y [N, O] = x [N, I] w + b.  w is [I, O] (Hugging Face Conv1D), or [O, I] with
@@ -127,7 +127,7 @@ enum err op_sleep(struct dev_stream *s, double ms);
 
 #undef T_
 
-const char *op_matmul_library(void); /* "oneDNN 2.6.3; bf16 ...", for records */
+const char *op_matmul_library(enum dev_kind kind); /* "oneDNN 2.6.3; bf16 ..." or "cuBLASLt 13.0.2", for records */
 
 #ifdef __cplusplus
 }

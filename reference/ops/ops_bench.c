@@ -165,7 +165,7 @@ int main(int argc, char **argv)
   memset(docs.at, 0, (size_t)N * 4); /* one document a sequence */
   for (int64_t i = 0; i < V * (int64_t)C; i++) ((float *)v.at)[i] *= ((float *)v.at)[i];
 
-  printf("%s, %d threads, median of %d\n", op_matmul_library(), threads, repeats);
+  printf("%s, %d threads, median of %d\n", op_matmul_library(DEV_CPU), threads, repeats);
   double rate, cpu_rate;
   matmul_rate(&wte, &m, &logits, &rate, &cpu_rate);
   const double bytes = 4.0 * N * C, all = 124439808.0 / ((double)V * C);

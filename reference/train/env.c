@@ -82,7 +82,7 @@ enum err env_record(struct record_file *f, const struct output *o)
   record_int(f, "env.cores", env_cores(cores, CPU_SETSIZE));
   record_int(f, "env.memory_bytes", (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
   record_text(f, "env.mpi", comm_library());
-  record_text(f, "env.matmul", op_matmul_library());
+  record_text(f, "env.matmul", op_matmul_library(o->run->device));
   if (o->run->device == DEV_CUDA) TRY(record_gpu(f, o));
   record_variable(f, "env.OMP_NUM_THREADS");
   record_variable(f, "env.DNNL_MAX_CPU_ISA");

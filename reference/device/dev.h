@@ -48,7 +48,7 @@ int dev_count(enum dev_kind kind);         /* on this host; 0 also when dev_open
 /* "NVIDIA H200, driver 580.65 (CUDA 13.0), built with CUDA 13.0"; "" for cpu and lazy. */
 void dev_describe(const struct dev *d, char *out, size_t bytes);
 
-/* While the host waits for a cuda device, fn(arg) is called between looks (NCCL's asynchronous
+/* While the host waits for a cuda device, fn(arg) is called after each look (NCCL's asynchronous
  * errors).  An error that it returns ends the wait and stops the device's streams with it.
  * Until dev_unwatch() with the same pair.  On cpu and lazy nothing calls it.  Fails: ERR_ARG
  * when too many are registered. */
@@ -145,7 +145,8 @@ struct dev_kernel {
 enum err dev_submit(struct dev_stream *s, const struct dev_kernel *kernel, const void *args, size_t args_bytes,
                     const struct dev_range *ranges, int n);
 
-/* Host <-> device.  Host memory must stay until the stream is past it. */
+/* Host <-> device.  Host memory must stay until the stream is past it.  A cuda device reads memory that did not
+ * come from dev_host_alloc() at once: what queued work writes and then copies in must come from there. */
 enum err dev_copy_in(struct dev_stream *s, void *device, const void *host, size_t bytes);
 enum err dev_copy_out(struct dev_stream *s, void *host, const void *device, size_t bytes);
 

@@ -27,10 +27,12 @@ enum err dev_cuda_check(cudaError_t code, const char *call, const char *file, in
   if (code == cudaSuccess) return ERR_OK;
   int device = -1;
   const char *slash = strrchr(file, '/');
+  const enum err kind = code == cudaErrorMemoryAllocation   ? ERR_MEMORY
+                        : code == cudaErrorECCUncorrectable ? ERR_INVALID
+                                                            : ERR_DEVICE;
   (void)cudaGetLastError(); /* it is told here: the next launch must not tell it again */
   (void)cudaGetDevice(&device);
-  return err_set(code == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_DEVICE, file, line, "%s: %s (%s:%d, device %d)%s", call,
-                 cudaGetErrorString(code), slash ? slash + 1 : file, line, device,
+  return err_set(kind, file, line, "%s: %s (%s:%d, device %d)%s", call, cudaGetErrorString(code), slash ? slash + 1 : file, line, device,
                  is_sticky(code) ? "; the cause is this or earlier work: CUDA_LAUNCH_BLOCKING=1 tells" : "");
 }
 

@@ -47,8 +47,8 @@ struct dev_cuda {
 /* The CUDA side of a stream; NULL if its device is not a CUDA device. */
 const struct dev_cuda *dev_cuda_of(struct dev_stream *s);
 
-/* cudaSuccess is ERR_OK; anything else ERR_DEVICE (ERR_MEMORY when it is that) with
- * "call: text (file:line, device i)". */
+/* cudaSuccess is ERR_OK; an uncorrected ECC error ERR_INVALID, lack of memory ERR_MEMORY, anything else
+ * ERR_DEVICE, with "call: text (file:line, device i)". */
 enum err dev_cuda_check(cudaError_t code, const char *call, const char *file, int line);
 #define CUDA_ERR(call) dev_cuda_check((call), #call, __FILE__, __LINE__)
 #define CUDA_TRY(call) TRY(CUDA_ERR(call))

@@ -4,6 +4,10 @@
 #include "device/dev_cuda_testing.h"
 #include "device/dev_testing.h"
 
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 static const struct dev_kernel append = {.name = "append", .cuda = append_cuda};
 static const struct dev_kernel add = {.name = "add", .cuda = add_cuda};
 static const struct dev_kernel judge = {.name = "judge", .cuda = judge_cuda};
@@ -240,6 +244,73 @@ static void a_launch_that_cannot_be_is_named(void)
   dev_close(d);
 }
 
+static void errors_of_the_runtime_have_their_kinds(void)
+{
+  CHECK_OK(dev_cuda_check(cudaSuccess, "cudaFree", "a/b.c", 7));
+  CHECK_ERR(dev_cuda_check(cudaErrorInvalidValue, "cudaFree", "a/b.c", 7), ERR_DEVICE);
+  CHECK_TEXT_HAS(err_text(), "cudaFree: ");
+  CHECK_TEXT_HAS(err_text(), cudaGetErrorString(cudaErrorInvalidValue));
+  CHECK_TEXT_HAS(err_text(), "(b.c:7, device 0)");
+  CHECK(strstr(err_text(), "CUDA_LAUNCH_BLOCKING") == NULL);
+  CHECK_ERR(dev_cuda_check(cudaErrorMemoryAllocation, "cudaMalloc", "b.c", 7), ERR_MEMORY);
+  CHECK_ERR(dev_cuda_check(cudaErrorIllegalAddress, "waiting", "b.c", 7), ERR_DEVICE);
+  CHECK_TEXT_HAS(err_text(), "this or earlier work: CUDA_LAUNCH_BLOCKING=1 tells");
+  CHECK_ERR(dev_cuda_check(cudaErrorECCUncorrectable, "waiting", "b.c", 7), ERR_INVALID);
+}
+
+/* In a process of its own, before this one has started CUDA: a kernel, and the host, where no block is. */
+static bool ends_well(bool (*program)(void))
+{
+  int status = -1;
+  fflush(NULL);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (freopen("/dev/null", "w", stderr) == NULL) _exit(0);
+    _exit(program() ? 0 : 2);
+  }
+  CHECK(child > 0 && waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static bool within = true; /* set before the fork */
+static bool kernel_program(void)
+{
+  struct dev *d = open_cuda();
+  struct dev_stream *s = stream(d, "compute", DEV_COMPUTE);
+  int *a = ints(d, s, (const int[]){1, 2, 3, 4}, 4), *b = ints(d, s, (const int[]){5, 6, 7, 8}, 4);
+  return submit_add(s, &a[within ? 3 : 4], &b[3], 1, 0) == ERR_OK && dev_sync(d) == ERR_OK;
+}
+static bool freed_program(void)
+{
+  struct dev *d = open_cuda();
+  struct dev_stream *s = stream(d, "compute", DEV_COMPUTE);
+  int *a = ints(d, s, (const int[]){1, 2, 3, 4}, 4), *b = ints(d, s, (const int[]){5, 6, 7, 8}, 4);
+  if (!within) dev_free(d, a);
+  return submit_add(s, a, b, 1, 0) == ERR_OK && dev_sync(d) == ERR_OK;
+}
+static bool host_program(void)
+{
+  struct dev *d = open_cuda();
+  int *a = ints(d, stream(d, "compute", DEV_COMPUTE), (const int[]){1, 2, 3, 4}, 4);
+  return dev_sync(d) == ERR_OK && (within || *(volatile int *)a == 1);
+}
+
+static void who_reads_or_writes_elsewhere_is_stopped(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+  const bool watched = true;
+#else
+  const bool watched = false; /* the arena's blocks are known to AddressSanitizer alone */
+#endif
+  bool (*const programs[])(void) = {kernel_program, freed_program, host_program};
+  for (int i = 0; i < 3; i++) {
+    within = true;
+    CHECK(ends_well(programs[i]));
+    within = false;
+    if (watched || programs[i] == host_program) CHECK(!ends_well(programs[i]));
+  }
+}
+
 /* --- the host waits ------------------------------------------------------------------------ */
 
 struct watched {
@@ -424,6 +495,7 @@ int main(void)
 {
   setenv("CUDA_HOST_MEMORY_MIB", "64", 1); /* of the host build's card */
   static const struct test tests[] = {
+      TEST(who_reads_or_writes_elsewhere_is_stopped), /* first: it forks */
       TEST(kernels_of_a_stream_keep_their_order),
       TEST(hosted_work_stands_between_kernels),
       TEST(events_order_kernels_and_hosted_work),
@@ -434,6 +506,7 @@ int main(void)
       TEST(a_report_is_of_its_own_piece),
       TEST(what_follows_an_error_does_not_reach_the_host),
       TEST(a_launch_that_cannot_be_is_named),
+      TEST(errors_of_the_runtime_have_their_kinds),
       TEST(watchers_are_called_while_the_host_waits),
       TEST(a_watcher_ends_a_wait_without_end),
       TEST(freed_memory_serves_again),

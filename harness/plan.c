@@ -80,14 +80,14 @@ static double estimate_s(const struct run_config *c, const struct predicted *p)
     const double stage_ms = (double)c->layers / (double)c->pp * layer_ms + 3 * c->sleep_head_ms;
     return 0.2 + (double)c->steps * (double)(config_accumulation(c) + c->pp - 1) * stage_ms / 1e3;
   }
-  const double rate = c->device == 1 ? 3e8 : c->precision == DTYPE_F64 ? 1.5e9 : 5e10;
+  const double rate = c->device == DEVICE_LAZY ? 3e8 : c->precision == PRECISION_F64 ? 1.5e9 : 5e10;
   return 0.05 + p->flops_full * (double)(c->steps + (c->evaluate_each ? c->steps / c->evaluate_each : 0)) / rate /
                   (double)config_ranks(c);
 }
 
 static double disk_bytes(const struct run_config *c, const struct predicted *p)
 {
-  const double each = p->parameters * (double)dtype_bytes((enum dtype)c->precision);
+  const double each = p->parameters * (double)dtype_bytes(run_state_type(c));
   const double kinds = c->dump == DUMP_ALL ? 4 : c->dump == DUMP_GRADIENTS ? 1 : 0;
   const double recorded = c->steps ? (double)((c->steps - 1) / c->records_each + 1) : 1;
   return kinds * each * (recorded + 1) + (double)config_ranks(c) * (65536 + 4096 * recorded);

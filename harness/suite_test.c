@@ -57,7 +57,7 @@ static void sweep_is_the_product_with_zip_walked_along(void)
   CHECK(s->n == 3 * 2 * 2 - 2);
   CHECK(suite_find(s, "dp1-b500-float64") == NULL);
   const struct suite_case *c = suite_find(s, "dp3-b500-float32");
-  CHECK(c && c->config.dp == 3 && c->config.bucket == 500 && c->config.precision == DTYPE_F32 && c->config.seed == 8 &&
+  CHECK(c && c->config.dp == 3 && c->config.bucket == 500 && c->config.precision == PRECISION_F32 && c->config.seed == 8 &&
         c->quick);
   suite_free(s);
 }

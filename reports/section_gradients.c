@@ -79,11 +79,11 @@ done:
 
 enum err section_gradients(const struct evidence *e, struct page *p)
 {
-  static const char *const precisions[] = {"float32", "float64"};
+  static const char *const precisions[] = {"float32", "float64", "tf32", "bf16"};
   enum err err = ERR_OK;
   json_t *rows = json_array();
   bool headed = false;
-  for (int k = 0; k < 2 && err == ERR_OK; k++) {
+  for (int k = 0; k < (int)(sizeof precisions / sizeof *precisions) && err == ERR_OK; k++) {
     json_t *worst = worst_of(e, precisions[k]), *row;
     const char *what;
     if (json_object_size(worst) > 0) {

@@ -25,7 +25,6 @@ static const char schedule_names[] =
 /* Names' indices are the enums of config.h; of weights_as those of enum dtype, of device
  * those of enum dev_kind. */
 _Static_assert(DTYPE_F64 == 0 && DTYPE_F32 == 1 && DTYPE_BF16 == 2, "weights_as lists the types in this order");
-enum { DEVICE_CUDA = 2 };
 
 const struct opt run_options[] = {
   /* key               type      where                  default       allowed                     unit         meaning */

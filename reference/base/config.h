@@ -26,6 +26,7 @@ enum reduce_mode { REDUCE_FAST, REDUCE_ORDERED };
 enum reduce_each { REDUCE_STEP, REDUCE_MICROBATCH };
 enum transport { TRANSPORT_NCCL, TRANSPORT_STAGED };
 enum dump { DUMP_NONE, DUMP_GRADIENTS, DUMP_ALL };
+enum device { DEVICE_CPU, DEVICE_LAZY, DEVICE_CUDA }; /* as enum dev_kind of the trainer */
 /* Which coordinate of a rank varies fastest, which next, which last. */
 enum mesh_order {
   MESH_ORDER_TP_DP_PP,

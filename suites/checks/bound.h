@@ -10,9 +10,14 @@
 
 enum bound_kind { BOUND_LOSS, BOUND_GRADIENT, BOUND_NORM, BOUND_NORM_OWN, BOUND_UPDATE };
 
-double bound_unit(enum dtype type); /* unit roundoff u */
+double bound_unit(enum precision precision);    /* unit roundoff u of what products read */
+bool bound_is_narrow(enum precision precision); /* tf32, bf16: each of many roundings counts, not the order of sums */
+/* F, relative, of a whole that is the sum of so many terms (for a gradient: 1, see gradients.c). */
+double bound_floor(enum bound_kind kind, enum precision precision, double terms);
 /* Relative ceiling of that observable in that precision at that step. */
-double bound_ceiling(enum bound_kind kind, enum dtype precision, int64_t step);
+double bound_ceiling(enum bound_kind kind, enum precision precision, int64_t step);
+/* What is farther than this has another cause than rounding: for diagnosis. */
+double bound_no_rounding(enum bound_kind kind, enum precision precision);
 double bound_measured(double floor, double q); /* NaN if q is: noise that is not finite bounds nothing */
 double bound_relative(double got, double want); /* |got - want| / |want|; 0 when equal; NaN if either is not finite */
 

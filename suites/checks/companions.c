@@ -24,7 +24,7 @@ static struct run_config serial(const struct run_config *c)
 {
   struct run_config defaults, s = *c;
   config_default(&defaults);
-  s.device = defaults.device;
+  if (s.device == DEVICE_LAZY) s.device = DEVICE_CPU; /* the same bits; another device rounds in its own way */
   s.threads = defaults.threads;
   s.lazy_seed = defaults.lazy_seed;
   s.poison_end = defaults.poison_end;
@@ -55,7 +55,6 @@ static struct run_config serial(const struct run_config *c)
   memset(s.fault, 0, sizeof s.fault);
   s.fault_strength = defaults.fault_strength;
   s.fault_rank = defaults.fault_rank;
-  if (s.precision != DTYPE_F64) s.weights_as = s.precision; /* start from the weights as the case stores them */
   return s;
 }
 
@@ -63,7 +62,8 @@ int companions_truth(const struct run_config *c, struct companion *out, int max)
 {
   int n = 0;
   struct run_config s = serial(c);
-  s.precision = DTYPE_F64;
+  s.precision = PRECISION_F64;
+  s.device = DEVICE_CPU;
   take(out, &n, max, "truth", &s);
   return n;
 }
@@ -103,7 +103,8 @@ int companions_part(const struct run_config *c, struct companion *out, int max)
 {
   int n = 0;
   struct run_config s = serial(c);
-  s.precision = DTYPE_F64;
+  s.precision = PRECISION_F64;
+  s.device = DEVICE_CPU;
   s.global_batch = c->global_batch / c->dp;
   s.steps = 1;
   s.evaluate_each = 0;

@@ -10,9 +10,9 @@
 
 enum { COMPANIONS_NOISE = 8, COMPANIONS_CURVE = 3 };
 
-/* One rank, float64, the case's weights and batches, no fault: role "truth". */
+/* One rank, float64 on the CPU, the case's weights and batches, no fault: role "truth". */
 int companions_truth(const struct run_config *c, struct companion *out, int max);
-/* truth, and noise0..7: legal serial runs in the case's precision.  Each permutes the micro-batches;
+/* truth, and noise0..7: legal serial runs in the case's precision, on its device (lazy: the CPU).  Each permutes the micro-batches;
  * every other one also splits sums as the layout does: over as many accumulators as it has replicas, or
  * products into as many parts as it has tensor ranks (by turns if it has both). */
 int companions_noise(const struct run_config *c, struct companion *out, int max);

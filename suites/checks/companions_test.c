@@ -55,10 +55,10 @@ static void layouts_buckets_and_faults_share_one_truth(void)
   b.replicas = 4;
   b.order_seed = 5;
   b.dump = DUMP_GRADIENTS;
-  b.precision = DTYPE_F64; /* from weights rounded to float32 */
+  b.precision = PRECISION_F64; /* from weights rounded to float32 */
   const struct run_config other = truth_of(&b);
   CHECK(same(&truth, &other));
-  CHECK(truth.precision == DTYPE_F64 && truth.weights_as == DTYPE_F32 && truth.dp == 1 && truth.fault[0] == '\0');
+  CHECK(truth.precision == PRECISION_F64 && truth.weights_as == DTYPE_F32 && truth.dp == 1 && truth.fault[0] == '\0');
 }
 
 static void what_is_learned_has_its_own_truth(void)
@@ -86,7 +86,7 @@ static void eight_legal_runs_all_differ_and_half_split_sums_as_the_layout_does(v
   CHECK(companions_noise(&a, out, JUDGE_COMPANIONS_MAX) == 1 + COMPANIONS_NOISE);
   int split = 0;
   for (int i = 1; i <= COMPANIONS_NOISE; i++) {
-    CHECK(out[i].config.precision == DTYPE_F32 && out[i].config.dp == 1 && out[i].config.order_seed != 0);
+    CHECK(out[i].config.precision == PRECISION_F32 && out[i].config.dp == 1 && out[i].config.order_seed != 0);
     split += out[i].config.replicas == 2;
     for (int k = 1; k < i; k++) CHECK(!same(&out[i].config, &out[k].config));
   }
@@ -108,7 +108,7 @@ static void a_rerun_repeats_everything_and_the_others_change_one_thing(void)
   CHECK(companions_twin(&a, out, 1) == 0); /* the library's sums have no twin */
   a.reduce = REDUCE_ORDERED;
   CHECK(companions_twin(&a, out, 1) == 1);
-  CHECK(out[0].config.dp == 1 && out[0].config.replicas == 2 && out[0].config.precision == DTYPE_F32 &&
+  CHECK(out[0].config.dp == 1 && out[0].config.replicas == 2 && out[0].config.precision == PRECISION_F32 &&
         out[0].config.fault[0] == '\0');
 }
 

@@ -41,7 +41,7 @@ static void free_curves(struct curves *c)
   for (int i = 0; i < COMPANIONS_CURVE; i++) free(c->noise[i]);
 }
 
-static void compare(const struct curves *c, enum dtype precision, double parts, struct worst *w, struct verdict *out)
+static void compare(const struct curves *c, enum precision precision, double parts, struct worst *w, struct verdict *out)
 {
   double q = 0.0;
   for (int64_t step = 0; step < c->steps; step++) {
@@ -49,7 +49,7 @@ static void compare(const struct curves *c, enum dtype precision, double parts, 
       const double d = bound_relative(c->noise[i][step], c->serial[step]);
       q = isnan(d) || isnan(q) ? NAN : fmax(q, d);
     }
-    const double value = bound_relative(c->run[step], c->serial[step]), bound = bound_measured(4.0 * sqrt(parts) * bound_unit(precision), q);
+    const double value = bound_relative(c->run[step], c->serial[step]), bound = bound_measured(bound_floor(BOUND_LOSS, precision, parts), q);
     worst_see(w, value, bound, "loss at step %lld", (long long)step);
     verdict_detail(out, "loss", step, value, bound);
   }
@@ -75,7 +75,7 @@ void curve_judge(const struct run_data *run, const struct companion *wanted, con
   }
   struct worst w;
   worst_start(&w);
-  compare(&c, (enum dtype)run->config.precision, (double)evidence_microbatches(&run->config), &w, out);
+  compare(&c, (enum precision)run->config.precision, (double)evidence_microbatches(&run->config), &w, out);
   free_curves(&c);
   worst_to(&w, out);
   if (w.over > 0)

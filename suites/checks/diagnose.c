@@ -294,7 +294,7 @@ static const struct {
 static bool loss_sums_agree(const struct run_data *run, const struct run_data *truth)
 {
   const struct loss_sums mine = losses_gather(run, 0, -1), theirs = losses_gather(truth, 0, -1);
-  return signs_near(mine.sum, theirs.sum, 10.0 * bound_ceiling(BOUND_LOSS, (enum dtype)run->config.precision, 0)) && mine.tokens == theirs.tokens;
+  return signs_near(mine.sum, theirs.sum, bound_no_rounding(BOUND_LOSS, (enum precision)run->config.precision)) && mine.tokens == theirs.tokens;
 }
 
 static void name_cause(const struct signs *s, struct diagnosis *out)

@@ -73,7 +73,7 @@ release:
 static bool first_divergence(const struct run_data *run, const struct safetensors *mine, const struct safetensors *theirs, double scale,
                              int *seen, struct verdict *out)
 {
-  const double limit = bound_ceiling(BOUND_GRADIENT, (enum dtype)run->config.precision, 0);
+  const double limit = bound_ceiling(BOUND_GRADIENT, (enum precision)run->config.precision, 0);
   struct place p;
   for (int i = 0; place_at(&run->config, i, scale, &p); i++) {
     struct difference d = {0};

@@ -1,6 +1,7 @@
 /* evidence.c - lookups by linear scan: a case has some thousand records at most. */
 #include "evidence.h"
 
+#include "base/bf16.h"
 #include "base/record.h"
 #include <math.h>
 #include <stdio.h>
@@ -102,6 +103,12 @@ enum err evidence_elements(const struct tensor *t, double *out)
         float value; /* a mapped file promises no alignment */
         memcpy(&value, from + (size_t)col * sizeof value, sizeof value);
         to[col] = (double)value;
+      }
+    } else if (t->type == DTYPE_BF16) {
+      for (int64_t col = 0; col < t->cols; col++) {
+        uint16_t value;
+        memcpy(&value, from + (size_t)col * sizeof value, sizeof value);
+        to[col] = (double)bf16_widen(value);
       }
     } else {
       FAIL(ERR_FORMAT, "elements of type %s cannot be judged", dtype_name(t->type));

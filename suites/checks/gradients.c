@@ -11,10 +11,11 @@
  * partial ones are not dumped, but by Cauchy-Schwarz that root is at least |R| / sqrt(K): the
  * floor used is 4 u |R|, never above F.  Where the true gradient is zero, R is what rounding left of parts that
  * cancel: they are of a typical gradient's size, which is what the row is measured in. */
-static double floor_of(const struct gap *row, enum dtype precision)
+static double floor_of(const struct gap *row, enum precision precision)
 {
-  if (row->zero) return 4.0 * bound_unit(precision);
-  return row->unit > 0.0 ? 4.0 * bound_unit(precision) * row->want / row->unit : 0.0;
+  const double floor = bound_floor(BOUND_GRADIENT, precision, 1.0);
+  if (row->zero) return floor;
+  return row->unit > 0.0 ? floor * row->want / row->unit : 0.0;
 }
 
 /* One parameter at its worst step. */
@@ -44,7 +45,7 @@ static void see_row(struct row_worst *w, const struct gap *row, double bound, in
 
 static void see(struct tally *t, const struct run_data *run, const struct gap *row, double q, int64_t step)
 {
-  const enum dtype precision = (enum dtype)run->config.precision;
+  const enum precision precision = (enum precision)run->config.precision;
   const double bound = bound_measured(floor_of(row, precision), q), ceiling = bound_ceiling(BOUND_GRADIENT, precision, step);
   const double before = t->worst.excess;
   const bool ok = worst_see(&t->worst, row->error, bound, "%s at step %lld", row->name, (long long)step);
@@ -82,7 +83,7 @@ static enum err judge_step(const struct run_data *run, const struct run_data *tr
       q = isnan(q) ? q : fmax(q, drawn[i].rows[p].error);
     }
     see(t, run, &mine.rows[p], q, step);
-    const double floor = floor_of(&mine.rows[p], (enum dtype)run->config.precision);
+    const double floor = floor_of(&mine.rows[p], (enum precision)run->config.precision);
     see_row(&t->rows[p], &mine.rows[p], bound_measured(floor, q), step);
   }
 free_drawn:

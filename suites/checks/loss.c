@@ -29,7 +29,7 @@ struct trial {
 static void against_truth(struct trial *t, const char *kind, int64_t rank, int64_t step, int64_t m, const char *key, const char *what,
                           struct verdict *out)
 {
-  const enum dtype precision = (enum dtype)t->run->config.precision;
+  const enum precision precision = (enum precision)t->run->config.precision;
   const double truth = evidence_value(t->truth, kind, -1, step, m, key);
   double q = 0.0;
   for (int i = 0; i < COMPANIONS_NOISE; i++) {
@@ -39,7 +39,7 @@ static void against_truth(struct trial *t, const char *kind, int64_t rank, int64
   char place[96];
   if (m >= 0) snprintf(place, sizeof place, "%s of micro-batch %lld at step %lld", what, (long long)m, (long long)step);
   else snprintf(place, sizeof place, "%s at step %lld", what, (long long)step);
-  const double bound = bound_measured(4.0 * bound_unit(precision), q); /* F, as in gradients.c: at least 4 u of the whole */
+  const double bound = bound_measured(bound_floor(BOUND_LOSS, precision, 1.0), q); /* as in gradients.c: at least 4 u of the whole */
   const double ceiling = bound_ceiling(BOUND_LOSS, precision, step);
   const double value = bound_relative(evidence_value(t->run, kind, rank, step, m, key), truth);
   if (isnan(truth) || isnan(q)) t->missing = true;

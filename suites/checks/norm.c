@@ -52,9 +52,9 @@ void norm_judge(const struct run_data *run, const struct companion *wanted, cons
   verdict_start(out, "norm", "O5");
   const struct run_data *truth, *noise[COMPANIONS_NOISE];
   if (!companions_have_noise(wanted, companions, n, &truth, noise, out)) return;
-  const enum dtype precision = (enum dtype)run->config.precision;
+  const enum precision precision = (enum precision)run->config.precision;
   const int64_t steps = evidence_steps(run);
-  const double floor = 4.0 * sqrt((double)evidence_microbatches(&run->config)) * bound_unit(precision);
+  const double floor = bound_floor(BOUND_NORM, precision, (double)evidence_microbatches(&run->config));
   struct worst w;
   worst_start(&w);
   double capped = 0.0;

@@ -15,13 +15,15 @@
 static double round_up(double n, double to) { return ceil(n / to) * to; }
 static int64_t align_of(const struct run_config *c)
 {
-  return PREDICT_ALIGN / (int64_t)dtype_bytes((enum dtype)c->precision);
+  return PREDICT_ALIGN / (int64_t)dtype_bytes(run_work_type(c));
 }
 static int64_t padded(const struct run_config *c, int64_t n)
 {
   return (n + align_of(c) - 1) / align_of(c) * align_of(c);
 }
-static double bytes_of(const struct run_config *c) { return (double)dtype_bytes((enum dtype)c->precision); }
+/* Of an element: weights and activations; statistics, gradients of weights and what updates keep. */
+static double work_bytes(const struct run_config *c) { return (double)dtype_bytes(run_work_type(c)); }
+static double state_bytes(const struct run_config *c) { return (double)dtype_bytes(run_state_type(c)); }
 
 /* 12 C^2 + 13 C a block, (V + P) C embeddings, 2 C final norm, V C more for a head of its own. */
 static double parameters(const struct run_config *c)
@@ -131,7 +133,7 @@ static double layers_of(const struct run_config *c, const struct layout *at, dou
   return most;
 }
 
-/* Elements, N rows of a micro-batch, n those of this rank's shard of the sequence, t tensor ranks, V' = V / t rounded up:
+/* Elements (in bf16 means, deviations and log-sums are float32, the rest is bf16), N rows of a micro-batch, n those of this rank's shard of the sequence, t tensor ranks, V' = V / t rounded up:
  *   block     n (4 C + 4) + N (12 C + H) / t   two norms, residual sum, output, means and deviations; qkv 3, attention,
  *                                              c_fc 4, gelu 4, a log-sum a head; where backward is split
  *             n (2 C + 4) + N (7 C + H) / t    of them until backward for inputs, and
@@ -144,15 +146,16 @@ static double activations(const struct run_config *c, const struct layout *at)
 {
   const double C = (double)c->hidden, H = (double)c->heads, t = (double)c->tp,
                N = (double)(c->micro_batch * c->sequence);
-  const double n = c->sequence_parallel ? N / t : N, s = bytes_of(c), V = ceil((double)c->vocab / t);
+  const double n = c->sequence_parallel ? N / t : N, s = work_bytes(c), V = ceil((double)c->vocab / t);
+  const double wide = state_bytes(c) / s; /* a statistic in elements of the others */
   const bool first = layout_is_first(at), last = layout_is_last(c, at);
   const struct places p = places_of(c, at);
   double all;
   const double L = layers_of(c, at, &all);
-  const double whole = n * (4.0 * C + 4.0) + N * (12.0 * C + H) / t,
-               input = n * (2.0 * C + 4.0) + N * (7.0 * C + H) / t;
+  const double whole = n * (4.0 * C + 4.0 * wide) + N * (12.0 * C + H * wide) / t,
+               input = n * (2.0 * C + 4.0 * wide) + N * (7.0 * C + H * wide) / t;
   const double weight = 2.0 * n * C + N * (12.0 * C / t + 2.0 * C);
-  const double embedding = first ? n * C : 0.0, head = last ? n * (C + 2.0) + N * (V + 1.0) : 0.0,
+  const double embedding = first ? n * C : 0.0, head = last ? n * (C + 2.0 * wide) + N * (V + wide) : 0.0,
                stream = last ? n * C : 0.0;
   const double gathered = c->sequence_parallel ? N * C : 0.0,
                half = N * C * (p.splits ? 1.0 : 4.0) / t + n * C + gathered;
@@ -182,7 +185,7 @@ static double gradients(const struct run_config *c, const struct layout *at)
 {
   const double more = (c->replicas > 1) + (c->reduce_each == REDUCE_MICROBATCH);
   const double other_use = c->tied && layout_is_first(at) ? embedding_part(c, at) : 0.0;
-  return (predict_flat(c, at) * (1.0 + more) + other_use) * bytes_of(c);
+  return (predict_flat(c, at) * (1.0 + more) + other_use) * state_bytes(c);
 }
 
 static double largest_bucket(const struct run_config *c, const struct layout *at)
@@ -202,9 +205,10 @@ static double scratch(double largest_bytes, int64_t ranks)
 
 static double communication(const struct run_config *c, const struct layout *at)
 {
-  const double N = (double)(c->micro_batch * c->sequence);
-  return scratch(largest_bucket(c, at) * bytes_of(c), c->dp) + scratch(16.0, c->dp * c->pp) +
-         scratch(fmax(N * (double)c->hidden * bytes_of(c), 16.0 * N), c->tp) +
+  const double N = (double)(c->micro_batch * c->sequence), C = (double)c->hidden;
+  const double norms = c->sequence_parallel ? 2.0 * C * state_bytes(c) : 0.0; /* gain's and bias's gradients at once */
+  return scratch(largest_bucket(c, at) * state_bytes(c), c->dp) + scratch(16.0, c->dp * c->pp) +
+         scratch(fmax(fmax(N * C * work_bytes(c), 16.0 * N), norms), c->tp) +
          scratch(8.0 * shapes_count(c), c->tp * c->pp);
 }
 
@@ -218,7 +222,7 @@ static void tensor_traffic(const struct run_config *c, const struct layout *at, 
   const double C = (double)c->hidden, N = (double)(c->micro_batch * c->sequence), t = (double)c->tp,
                m = (double)layout_each(c);
   const bool first = layout_is_first(at), last = layout_is_last(c, at);
-  double layers, half = (t - 1.0) / t * bytes_of(c);
+  double layers, half = (t - 1.0) / t * work_bytes(c);
   layers_of(c, at, &layers);
   if (c->tp == 1) return;
   const double shares = m * (10.0 * layers + 2.0 * first + 3.0 * last), sums = m * (4.0 * layers + first + last);
@@ -228,7 +232,7 @@ static void tensor_traffic(const struct run_config *c, const struct layout *at, 
   if (!c->sequence_parallel) return;
   const double times = c->reduce_each == REDUCE_MICROBATCH ? m : 1.0;
   out->tensor_calls += times * (2.0 * layers + last + first);
-  out->tensor_bytes += times * 2.0 * half * ((2.0 * layers + last) * 2.0 * C + first * (double)c->positions * C);
+  out->tensor_bytes += times * 2.0 * (t - 1.0) / t * state_bytes(c) * ((2.0 * layers + last) * 2.0 * C + first * (double)c->positions * C);
 }
 
 /* A chunk sends its output on unless it is the last, the gradient of its input back unless it is the first. */
@@ -242,14 +246,14 @@ static void pipeline_traffic(const struct run_config *c, const struct layout *at
   const double sends = m * (2.0 * v - first - last),
                joins = c->tied && (first || last) && embedding_part(c, at) > 0.0 ? times : 0.0;
   out->pipeline_calls = sends + joins;
-  out->pipeline_bytes = (sends * n * (double)c->hidden + joins * embedding_part(c, at)) * bytes_of(c);
+  out->pipeline_bytes = sends * n * (double)c->hidden * work_bytes(c) + joins * embedding_part(c, at) * state_bytes(c);
 }
 
 static void replica_traffic(const struct run_config *c, const struct layout *at, struct predicted *out)
 {
   const double d = (double)c->dp, times = c->reduce_each == REDUCE_MICROBATCH ? (double)layout_each(c) : 1.0;
   if (c->dp == 1) return;
-  out->allreduce_bytes = 2.0 * (d - 1.0) / d * predict_flat(c, at) * bytes_of(c) * times;
+  out->allreduce_bytes = 2.0 * (d - 1.0) / d * predict_flat(c, at) * state_bytes(c) * times;
   out->allreduce_calls = (double)predict_buckets(c, at, NULL, 0) * times;
 }
 
@@ -266,13 +270,15 @@ static double flops(const struct run_config *c, double attention)
 void predict_at(const struct run_config *c, const struct layout *at, struct predicted *out)
 {
   const struct partition stages = stages_of(c);
-  const double flat = predict_flat(c, at), bytes = bytes_of(c);
+  const double flat = predict_flat(c, at), bytes = state_bytes(c);
+  const double moments = c->optimizer == OPTIMIZER_ADAMW && !fault_is(FAULT_MM_WRONG_ESTIMATE) ? 2.0 : 0.0,
+               master = run_work_type(c) != run_state_type(c) ? 1.0 : 0.0;
   struct shape s;
   *out = (struct predicted){
     .parameters = parameters(c),
-    .parameters_bytes = flat * bytes,
+    .parameters_bytes = flat * work_bytes(c),
     .gradients_bytes = gradients(c, at),
-    .optimizer_bytes = c->optimizer == OPTIMIZER_ADAMW && !fault_is(FAULT_MM_WRONG_ESTIMATE) ? 2.0 * flat * bytes : 0.0,
+    .optimizer_bytes = (moments + master) * flat * bytes,
     .activations_bytes = activations(c, at),
     .communication_bytes = communication(c, at),
     .flops_full = flops(c, 1.0),

@@ -97,7 +97,7 @@ static void memory_of_each_part_by_hand(void)
   c.vocab = 1000;
   CHECK(of(&c).activations_bytes == N * 4.0 * ((16.0 * 6.0 + 4.0 + 2.0) + 6.0 + (6.0 + 3.0 + 1000.0) + 6.0));
   c.optimizer = OPTIMIZER_SGD;
-  c.precision = DTYPE_F64;
+  c.precision = PRECISION_F64;
   CHECK(of(&c).optimizer_bytes == 0.0);
   CHECK(of(&c).parameters_bytes == 8.0 * predict_flat(&c, &alone));
 }

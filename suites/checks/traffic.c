@@ -71,7 +71,9 @@ void traffic_free(struct traffic *t)
   *t = (struct traffic){0};
 }
 
-static enum dtype precision(const struct walk *w) { return (enum dtype)w->c->precision; }
+/* Of what passes hand on, and of gradients of weights. */
+static enum dtype work(const struct walk *w) { return run_work_type(w->c); }
+static enum dtype state(const struct walk *w) { return run_state_type(w->c); }
 static int64_t rows(const struct walk *w) { return w->c->micro_batch * w->c->sequence; }
 static int64_t whole(const struct walk *w) { return rows(w) * w->c->hidden; }
 
@@ -80,14 +82,14 @@ static bool folds_after(const struct walk *w, int64_t i) { return w->folds > 1 |
 
 /* --- tensor ranks ----------------------------------------------------------------------- */
 
-static void gather(struct walk *w) { if (w->c->sequence_parallel) say(w, "allgather", precision(w), whole(w)); }
+static void gather(struct walk *w) { if (w->c->sequence_parallel) say(w, "allgather", work(w), whole(w)); }
 static void reduce(struct walk *w)
 {
-  say(w, w->c->sequence_parallel ? "reduce_scatter" : "allreduce", precision(w), whole(w));
+  say(w, w->c->sequence_parallel ? "reduce_scatter" : "allreduce", work(w), whole(w));
 }
 static void sum_shards(struct walk *w, bool last, int64_t count)
 {
-  if (w->c->sequence_parallel && last) say(w, "allreduce", precision(w), count);
+  if (w->c->sequence_parallel && last) say(w, "allreduce", state(w), count);
 }
 
 static void forward(struct walk *w, int64_t k)
@@ -139,10 +141,10 @@ static void action(struct walk *w, enum traffic_group g, const struct schedule_a
   if (g == TRAFFIC_TP && a->pass == PASS_BACKWARD) backward(w, k, true, last);
   if (g == TRAFFIC_TP && a->pass == PASS_BACKWARD_INPUT) backward(w, k, false, last);
   if (g == TRAFFIC_TP && a->pass == PASS_BACKWARD_WEIGHT) weights(w, k);
-  if (g == TRAFFIC_OUTPUTS && a->pass == PASS_SEND_OUTPUT) say(w, "send", precision(w), n);
-  if (g == TRAFFIC_OUTPUTS && a->pass == PASS_RECV_INPUT) say(w, "recv", precision(w), n);
-  if (g == TRAFFIC_GRADIENTS && a->pass == PASS_SEND_GRADIENT) say(w, "send", precision(w), n);
-  if (g == TRAFFIC_GRADIENTS && a->pass == PASS_RECV_GRADIENT) say(w, "recv", precision(w), n);
+  if (g == TRAFFIC_OUTPUTS && a->pass == PASS_SEND_OUTPUT) say(w, "send", work(w), n);
+  if (g == TRAFFIC_OUTPUTS && a->pass == PASS_RECV_INPUT) say(w, "recv", work(w), n);
+  if (g == TRAFFIC_GRADIENTS && a->pass == PASS_SEND_GRADIENT) say(w, "send", work(w), n);
+  if (g == TRAFFIC_GRADIENTS && a->pass == PASS_RECV_GRADIENT) say(w, "recv", work(w), n);
 }
 
 static enum err passes(struct walk *w, enum traffic_group g)
@@ -164,7 +166,7 @@ static enum err buckets(struct walk *w)
   if (counts == NULL) FAIL(ERR_MEMORY, "plan of %lld buckets", (long long)n);
   predict_buckets(w->c, w->at, counts, n);
   for (int64_t fold = 0; fold < w->folds; fold++)
-    for (int64_t i = 0; i < n; i++) say(w, "allreduce", precision(w), counts[i]);
+    for (int64_t i = 0; i < n; i++) say(w, "allreduce", state(w), counts[i]);
   free(counts);
   return ERR_OK;
 }
@@ -176,8 +178,8 @@ static void tied(struct walk *w)
   if (!w->c->tied || w->c->pp == 1 || !(first || last) || !shapes_part(w->c, &w->stages, w->at, 0, &s) || s.frozen)
     return;
   for (int64_t fold = 0; fold < w->folds; fold++) {
-    say(w, first ? "recv" : "send", precision(w), s.rows * s.cols);
-    say(w, first ? "send" : "recv", precision(w), s.rows * s.cols);
+    say(w, first ? "recv" : "send", state(w), s.rows * s.cols);
+    say(w, first ? "send" : "recv", state(w), s.rows * s.cols);
   }
 }
 

@@ -1,7 +1,8 @@
 /* traffic.h - the collectives and messages that each rank queues in a step, group by group, in order.
  *
  * A closed formula of the configuration and the schedule's lists.  N rows of a micro-batch, n those of a rank's shard
- * of the sequence, C channels, V' = V / tp rounded up; elements of the run's precision unless said.  By group and stream:
+ * of the sequence, C channels, V' = V / tp rounded up; elements of the run's work type unless said, those of
+ * gradients of weights (replicas, tied, shards' sums) of its state type.  By group and stream:
  *
  *   dp         transfer   an allreduce of each bucket, a reduction a step (or a micro-batch)
  *   sums       scalar     an allreduce of the count of tokens, and of two losses; float64

@@ -71,7 +71,7 @@ static bool judge_scalars(struct ledger *l, struct verdict *out)
 static void judge_elements(struct ledger *l, const char *name, int64_t n, int64_t step, bool decay)
 {
   const struct run_config *c = &l->run->config;
-  const enum dtype precision = (enum dtype)c->precision;
+  const enum precision precision = (enum precision)c->precision;
   /* 4 ulp, with an ulp of at most 2 u times the value; float64 has its own figure */
   const double relative = bound_ceiling(BOUND_UPDATE, precision, step);
   double value = -1.0, bound = 0.0;
@@ -196,7 +196,7 @@ void update_judge(const struct run_data *run, const struct companion *wanted, co
   else if (l.worst.seen == 0)
     verdict_say(out, OUTCOME_INVALID, "no weight was compared");
   else {
-    out->smallest = bound_ceiling(BOUND_UPDATE, (enum dtype)run->config.precision, 0) * (1.0 + l.worst.excess);
+    out->smallest = bound_ceiling(BOUND_UPDATE, (enum precision)run->config.precision, 0) * (1.0 + l.worst.excess);
     verdict_say(out, OUTCOME_PASS, "%lld updates of tensors recomputed; nearest to its bound: %s, %.2g of %.2g",
                 (long long)l.worst.seen, l.worst.place, l.worst.value, l.worst.bound);
   }

@@ -1,6 +1,6 @@
 /* dev_cuda_state.h - what the files of the cuda backend share.
  *
- * The host's thread issues each piece of work when it is given and alone calls CUDA.  Pieces
+ * The host's thread issues each piece of work when it is given.  Pieces
  * that are done are passed over in order, by dev_cuda_walk(): there a kernel's report becomes
  * the stream's error, an error follows the waits, copies reach the host's memory, intervals
  * are kept.  The walk is made by whoever has seen CUDA pass the pieces, under one lock: the

@@ -1,5 +1,5 @@
 /* dev_hosted_cuda.c - work of a cuda stream that a thread of the host does when the stream
- * gets there.  The thread calls nothing of CUDA: it looks at pinned words and stores them.
+ * gets there.  The thread gives CUDA no work: it looks at pinned words and stores them.
  */
 #include "base/clock.h"
 #include "device/dev_cuda_state.h"
@@ -65,6 +65,7 @@ static void *work(void *at)
   struct dev_stream *s = at;
   struct dev_cuda_stream *c = s->cuda;
   omp_set_num_threads(s->role == DEV_COMPUTE ? s->dev->config.threads : 1);
+  (void)cudaSetDevice(c->at.device); /* the walk reads clocks of events, which must not start another card */
   for (int64_t i = 1;; i++) {
     dev_gate_await(&c->given, i);
     const int64_t number = c->hosted[i % DEV_QUEUE_SLOTS];

@@ -1,6 +1,7 @@
 /* env.c - looks at host, build and libraries. */
 #include "train/env.h"
 
+#include "base/log.h"
 #include "build_info.h"
 #include "comm/comm.h"
 #include "ops/ops.h"
@@ -54,6 +55,7 @@ static enum err record_gpu(struct record_file *f, const struct output *o)
   dev_describe(d, text, sizeof text);
   dev_close(d);
   record_text(f, "env.gpu", text);
+  log_info("%s: on %s", o->run->name, text); /* a host build says here that it is no GPU */
   if (comm_nccl(text, sizeof text) == ERR_OK) record_text(f, "env.nccl", text);
   return ERR_OK;
 }

@@ -33,17 +33,21 @@ static inline bool rig_on_cuda(void)
   return name != NULL && strcmp(name, "cuda") == 0;
 }
 
-/* A device of this kind; on a CUDA device where that is what is tested. */
-static inline void rig_open(struct rig *g, enum dev_kind kind, int threads)
+static inline void rig_open_on(struct rig *g, enum dev_kind kind, int threads)
 {
 #ifdef SHARDMARK_TSAN
   threads = 1; /* it does not know the barriers of OpenMP */
 #endif
-  const struct dev_config config = {.kind = rig_on_cuda() ? DEV_CUDA : kind, .threads = threads, .lazy_seed = 1};
+  const struct dev_config config = {.kind = kind, .threads = threads, .lazy_seed = 1};
   *g = (struct rig){0};
   CHECK_OK(dev_open(&config, &g->dev));
   CHECK_OK(dev_stream_open(g->dev, "compute", DEV_COMPUTE, &g->compute));
   CHECK_OK(dev_stream_open(g->dev, "other", DEV_TRANSFER, &g->other));
+}
+/* A device of this kind; on a CUDA device where that is what is tested. */
+static inline void rig_open(struct rig *g, enum dev_kind kind, int threads)
+{
+  rig_open_on(g, rig_on_cuda() ? DEV_CUDA : kind, threads);
 }
 static inline void rig_close(struct rig *g)
 {

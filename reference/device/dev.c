@@ -89,6 +89,7 @@ int dev_count(enum dev_kind kind)
 enum dev_kind dev_kind_of(const struct dev *d) { return d->config.kind; }
 
 const char *dev_uuid(const struct dev *d) { return d->uuid; }
+size_t dev_card_bytes(const struct dev *d) { return d->card_bytes; }
 
 enum err dev_watch(struct dev *d, enum err (*fn)(void *arg), void *arg)
 {

@@ -45,6 +45,7 @@ void dev_close(struct dev *d); /* waits for its streams; NULL is allowed */
 enum dev_kind dev_kind_of(const struct dev *d);
 const char *dev_uuid(const struct dev *d); /* of a cuda device, "GPU-..."; "" otherwise */
 int dev_count(enum dev_kind kind);         /* on this host; 0 also when dev_open() would say why */
+size_t dev_card_bytes(const struct dev *d); /* memory of a cuda device; 0 otherwise   */
 /* "NVIDIA H200, driver 580.65 (CUDA 13.0), built with CUDA 13.0"; "" for cpu and lazy. */
 void dev_describe(const struct dev *d, char *out, size_t bytes);
 

@@ -106,7 +106,7 @@ enum err dev_arena_take(struct dev *d, size_t bytes, void **out)
 {
   struct dev_arena *a = &d->cuda->arena;
   *out = NULL;
-  if (bytes > SIZE_MAX / 2) FAIL(ERR_MEMORY, " (device cuda %d, %s: %zu bytes)", d->cuda->index, d->cuda->name, d->cuda->total_bytes);
+  if (bytes > SIZE_MAX / 2) FAIL(ERR_MEMORY, " (device cuda %d, %s: %zu bytes)", d->cuda->index, d->cuda->name, d->card_bytes);
   const size_t whole = (bytes / DEV_ALIGNMENT + (bytes % DEV_ALIGNMENT != 0 || bytes == 0)) * DEV_ALIGNMENT + GAP_BYTES;
   struct dev_span *s = best_fit(a, whole);
   if (s == NULL) TRY(segment(d, whole, &s));

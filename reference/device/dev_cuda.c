@@ -54,7 +54,7 @@ static enum err look_at(struct dev *d)
   CUDA_TRY(cudaSetDevice(c->index));
   CUDA_TRY(cudaGetDeviceProperties(&p, c->index));
   snprintf(c->name, sizeof c->name, "%s", p.name);
-  c->total_bytes = p.totalGlobalMem;
+  d->card_bytes = p.totalGlobalMem;
   c->capability = 10 * p.major + p.minor;
   c->multiprocessors = p.multiProcessorCount;
   write_uuid(&p.uuid, d->uuid);

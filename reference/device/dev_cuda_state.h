@@ -71,7 +71,6 @@ void dev_staging_release(struct dev_stream *s);
 struct dev_cuda_device {
   int index;
   char name[256];
-  size_t total_bytes;
   int capability, multiprocessors, priority; /* of transfer streams */
   cudaStream_t own;     /* fills fresh memory, marks the clock */
   cudaEvent_t epoch;    /* happened at epoch_ms of the host's clock */

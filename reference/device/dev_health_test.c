@@ -88,6 +88,7 @@ static void a_device_describes_itself(void)
     dev_describe(d, text, sizeof text);
     CHECK((text[0] == '\0') == !on_cuda());
     CHECK((dev_uuid(d)[0] == '\0') == !on_cuda());
+    CHECK((dev_card_bytes(d) == 0) == !on_cuda());
     CHECK(dev_count(dev_kind_of(d)) >= 1);
   }
 }

@@ -231,7 +231,8 @@ struct dev_watcher {
 
 struct dev {
   struct dev_config config;
-  char uuid[64]; /* cuda only */
+  char uuid[64];     /* cuda only */
+  size_t card_bytes; /* cuda only */
   struct dev_watcher watchers[DEV_WATCHERS];
   const struct dev_backend *backend;
   struct dev_memory memory;

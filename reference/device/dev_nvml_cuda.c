@@ -14,6 +14,7 @@ enum err dev_nvml_open(const char *library, struct dev_nvml *out)
 {
   *out = (struct dev_nvml){0};
   void *l = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  const char *name = library != NULL ? library : "this program";
   if (l == NULL) FAIL(ERR_UNAVAILABLE, "NVML: %s", dlerror());
   struct {
     void **to;
@@ -41,9 +42,9 @@ enum err dev_nvml_open(const char *library, struct dev_nvml *out)
     return ERR_OK;
   }
   if (usable)
-    err_set(ERR_UNAVAILABLE, __FILE__, __LINE__, "NVML: %s: nvmlInit: %s", library, out->error ? out->error(code) : "failed");
+    err_set(ERR_UNAVAILABLE, __FILE__, __LINE__, "NVML: %s: nvmlInit: %s", name, out->error ? out->error(code) : "failed");
   else
-    err_set(ERR_UNAVAILABLE, __FILE__, __LINE__, "NVML: %s has no nvmlInit_v2, nvmlShutdown or nvmlDeviceGetHandleByUUID", library);
+    err_set(ERR_UNAVAILABLE, __FILE__, __LINE__, "NVML: %s has no nvmlInit_v2, nvmlShutdown or nvmlDeviceGetHandleByUUID", name);
   dlclose(l);
   *out = (struct dev_nvml){0};
   return ERR_UNAVAILABLE;

@@ -33,7 +33,7 @@ struct dev_nvml {
   int (*violation)(void *device, int policy, struct dev_nvml_violation *out);
 };
 
-/* Owner of *out: the caller, until dev_nvml_close().  Fails: ERR_UNAVAILABLE naming the library or the call. */
+/* `library` NULL: this program itself.  Owner of *out: the caller, until dev_nvml_close().  Fails: ERR_UNAVAILABLE naming the library or the call. */
 enum err dev_nvml_open(const char *library, struct dev_nvml *out);
 void dev_nvml_close(struct dev_nvml *n);
 

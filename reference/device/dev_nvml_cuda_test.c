@@ -103,12 +103,77 @@ static void a_machine_without_it_says_so(void)
   dev_nvml_close(&n);
 }
 
+/* --- found by name: this program has NVML's names itself, and is looked at as the library -------------- */
+
+static int inits, shutdowns, init_answer;
+int nvmlInit_v2(void);
+int nvmlInit_v2(void)
+{
+  inits++;
+  return init_answer;
+}
+int nvmlShutdown(void);
+int nvmlShutdown(void)
+{
+  shutdowns++;
+  return DEV_NVML_OK;
+}
+const char *nvmlErrorString(int code);
+const char *nvmlErrorString(int code) { return text_of(code); }
+int nvmlSystemGetDriverVersion(char *out, unsigned int bytes);
+int nvmlSystemGetDriverVersion(char *out, unsigned int bytes) { return bytes > 0 ? (out[0] = '\0', DEV_NVML_OK) : REFUSED; }
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **out);
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **out) { return handle(uuid, out); }
+int nvmlDeviceGetClockInfo(void *device, int type, unsigned int *mhz);
+int nvmlDeviceGetClockInfo(void *device, int type, unsigned int *mhz) { return clock_now(device, type, mhz); }
+int nvmlDeviceGetMaxClockInfo(void *device, int type, unsigned int *mhz);
+int nvmlDeviceGetMaxClockInfo(void *device, int type, unsigned int *mhz) { return clock_most(device, type, mhz); }
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *out); /* the older name alone */
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *out) { return reasons(device, out); }
+int nvmlDeviceGetTotalEccErrors(void *device, int kind, int counter, unsigned long long *out);
+int nvmlDeviceGetTotalEccErrors(void *device, int kind, int counter, unsigned long long *out) { return ecc(device, kind, counter, out); }
+int nvmlDeviceGetPowerUsage(void *device, unsigned int *mw);
+int nvmlDeviceGetPowerUsage(void *device, unsigned int *mw) { return power(device, mw); }
+int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj);
+int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj) { return energy(device, mj); }
+int nvmlDeviceGetTemperature(void *device, int sensor, unsigned int *celsius);
+int nvmlDeviceGetTemperature(void *device, int sensor, unsigned int *celsius) { return temperature(device, sensor, celsius); }
+int nvmlDeviceGetViolationStatus(void *device, int policy, struct dev_nvml_violation *out);
+int nvmlDeviceGetViolationStatus(void *device, int policy, struct dev_nvml_violation *out) { return violation(device, policy, out); }
+
+static void every_call_is_found_by_its_name(void)
+{
+  struct dev_nvml n;
+  struct dev_health h, want;
+  inits = shutdowns = 0;
+  init_answer = DEV_NVML_OK;
+  CHECK_OK(dev_nvml_open(NULL, &n));
+  CHECK_OK(dev_nvml_read(&n, "GPU-1", &h));
+  CHECK_OK(dev_nvml_read(&full, "GPU-1", &want));
+  CHECK_SAME_BITS(&h, &want, sizeof h);
+  CHECK(n.driver != NULL && n.library != NULL);
+  dev_nvml_close(&n);
+  dev_nvml_close(&n);
+  CHECK(inits == 1 && shutdowns == 1 && n.library == NULL);
+}
+
+static void what_cannot_start_is_closed_again(void)
+{
+  struct dev_nvml n;
+  init_answer = REFUSED;
+  CHECK_ERR(dev_nvml_open(NULL, &n), ERR_UNAVAILABLE);
+  CHECK_TEXT_HAS(err_text(), "nvmlInit: Not Found");
+  CHECK(n.library == NULL && n.handle == NULL);
+}
+
 int main(void)
 {
   static const struct test tests[] = {
       TEST(every_answer_has_its_place),
       TEST(what_is_missing_or_refused_is_unknown),
       TEST(a_machine_without_it_says_so),
+      TEST(every_call_is_found_by_its_name),
+      TEST(what_cannot_start_is_closed_again),
   };
   return test_main("dev_nvml_cuda", tests, sizeof tests / sizeof *tests);
 }

@@ -53,6 +53,7 @@ static enum err record_gpu(struct record_file *f, const struct output *o)
   char text[512];
   TRY(dev_open(&config, &d));
   dev_describe(d, text, sizeof text);
+  record_int(f, "env.gpu_memory_bytes", (int64_t)dev_card_bytes(d));
   dev_close(d);
   record_text(f, "env.gpu", text);
   log_info("%s: on %s", o->run->name, text); /* a host build says here that it is no GPU */

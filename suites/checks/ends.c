@@ -1,5 +1,6 @@
 /* ends.c - O14: the run ended by itself and every rank told its whole story, once. */
 #include "evidence.h"
+#include "fitting.h"
 #include "verdict.h"
 
 #include <stdio.h>
@@ -14,6 +15,17 @@ static bool is_cannot(const char *kind)
   return false;
 }
 
+static const double LIBRARIES = 0.95; /* of a card is ours: contexts and libraries take some */
+
+/* "; on such a card would fit: ..." for a run that wanted more than its card has. */
+static void smaller(const struct run_data *run, const char *kind, char *out, size_t room)
+{
+  char layout[160] = "";
+  const double bytes = evidence_value(run, "run", -1, -1, -1, "env.gpu_memory_bytes");
+  if (strcmp(kind, "memory") == 0 && bytes > 0) fitting_text(&run->config, LIBRARIES * bytes, layout, sizeof layout);
+  snprintf(out, room, layout[0] ? "; on such a card would fit: %s" : "%s", layout);
+}
+
 /* The first rank that ended with a reason; false: none did. */
 static bool refused(const struct run_data *run, struct verdict *out)
 {
@@ -22,8 +34,10 @@ static bool refused(const struct run_data *run, struct verdict *out)
     if (!evidence_is(record, "done") || strcmp(evidence_text(record, "got.error_kind"), "ok") == 0) continue;
     const char *kind = evidence_text(record, "got.error_kind");
     if (strcmp(kind, "interrupted") == 0) continue; /* told to end by the job's end: no reason of its own */
-    verdict_say(out, is_cannot(kind) ? OUTCOME_INVALID : OUTCOME_FAIL, "rank %lld ended with an error (%s): %s",
-                (long long)evidence_rank(record), kind, evidence_text(record, "got.error"));
+    char fitting[200];
+    smaller(run, kind, fitting, sizeof fitting);
+    verdict_say(out, is_cannot(kind) ? OUTCOME_INVALID : OUTCOME_FAIL, "rank %lld ended with an error (%s%s): %s",
+                (long long)evidence_rank(record), kind, fitting, evidence_text(record, "got.error"));
     return true;
   }
   return false;

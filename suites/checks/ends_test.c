@@ -44,6 +44,25 @@ static void an_error_is_the_runs_fault_or_the_machines(void)
   bench_teardown(&b);
 }
 
+static void a_card_that_is_too_small_is_told_what_would_fit(void)
+{
+  struct predicted p;
+  setup("ends");
+  made_set(&b.run, "done", 1, -1, -1, "got.error_kind", json_string("memory"));
+  made_set(&b.run, "done", 1, -1, -1, "got.error", json_string("no memory for 7 bytes"));
+  CHECK(bench_judge(&b, "ends") == OUTCOME_INVALID);
+  CHECK(strstr(b.verdict.sentence, "would fit") == NULL); /* of the host's memory nothing is known */
+  predict(&b.run.data.config, &p);
+  made_record(&b.run, "run", 0, -1, -1);
+  made_set(&b.run, "run", 0, -1, -1, "env.gpu_memory_bytes", json_integer((json_int_t)(p.total_bytes / 0.95) - 200));
+  CHECK(bench_judge(&b, "ends") == OUTCOME_INVALID);
+  CHECK_TEXT_HAS(b.verdict.sentence, "(memory; on such a card would fit: micro_batch: 1, tp: 2, pp: 1 on 4 ranks): no memory for 7 bytes");
+  made_set(&b.run, "run", 0, -1, -1, "env.gpu_memory_bytes", json_integer(1));
+  CHECK(bench_judge(&b, "ends") == OUTCOME_INVALID);
+  CHECK_TEXT_HAS(b.verdict.sentence, "(memory): no memory for 7 bytes");
+  bench_teardown(&b);
+}
+
 static void records_missing_or_twice_fail(void)
 {
   setup("ends");
@@ -111,6 +130,7 @@ int main(void)
     TEST(clean_runs_pass),
     TEST(a_hang_and_a_crash_fail_with_the_watchers_words),
     TEST(an_error_is_the_runs_fault_or_the_machines),
+    TEST(a_card_that_is_too_small_is_told_what_would_fit),
     TEST(records_missing_or_twice_fail),
     TEST(each_kind_of_value_that_is_not_finite_names_its_observable),
     TEST(the_self_test_counts_wrong_elements_on_every_rank),

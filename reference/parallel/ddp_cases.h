@@ -5,6 +5,7 @@
  */
 #include "base/fault.h"
 #include "base/rng.h"
+#include "comm/comm_testing.h"
 #include "ops/ops.h"
 #include "parallel/ddp.h"
 #include "testing/check.h"
@@ -62,16 +63,21 @@ static double part(int r, int m, int64_t i, enum dtype type)
 
 static void set(const struct tensor *t, int64_t i, double x)
 {
-  if (t->type == DTYPE_F32) ((float *)t->at)[i] = (float)x;
-  else ((double *)t->at)[i] = x;
+  void *at = mirror_of(t->at);
+  if (t->type == DTYPE_F32) ((float *)at)[i] = (float)x;
+  else ((double *)at)[i] = x;
 }
-static double get(const struct tensor *t, int64_t i) { return t->type == DTYPE_F32 ? (double)((float *)t->at)[i] : ((double *)t->at)[i]; }
+static double get(const struct tensor *t, int64_t i)
+{
+  const void *at = mirror_of(t->at);
+  return t->type == DTYPE_F32 ? (double)((const float *)at)[i] : ((const double *)at)[i];
+}
 
 static struct tensor buffer(struct play *p)
 {
   void *at;
   const enum dtype type = run_state_type(&p->run);
-  CHECK_OK(dev_alloc(p->d, (size_t)p->flat->count * dtype_bytes(type), DEV_OTHER, "test", &at));
+  CHECK_OK(mirror_alloc(p->compute, (size_t)p->flat->count * dtype_bytes(type), "test", &at));
   return tensor_at(at, type, 1, p->flat->count);
 }
 
@@ -83,20 +89,20 @@ static void open_play(struct play *p, enum dev_kind kind, int replicas, const ch
   struct params_place place; /* the first stage's, if there are several */
   CHECK_OK(params_place_of(&p->run, 0, 0, &place));
   CHECK_OK(flat_create(p->table, &place, 4, p->run.dp, p->run.bucket, &p->flat));
-  const struct dev_config config = {.kind = kind, .threads = 1, .lazy_seed = 9};
-  CHECK_OK(dev_open(&config, &p->d));
+  CHECK_OK(test_dev(world, kind, 9, &p->d));
   CHECK_OK(dev_stream_open(p->d, "compute", DEV_COMPUTE, &p->compute));
   CHECK_OK(dev_stream_open(p->d, "gradients", DEV_TRANSFER, &p->transfer));
   int ranks[8] = {comm_rank(world)};
   for (int i = 0; i < comm_size(world) && replicas == 1; i++) ranks[i] = i;
   const struct comm_config dp = {.name = "dp", .reduce = p->run.reduce == REDUCE_ORDERED ? COMM_ORDERED : COMM_FAST};
-  CHECK_OK(comm_create(world, p->transfer, ranks, (int)p->run.dp, 1 << 12, &dp, &p->comm));
+  CHECK_OK(test_comm(world, p->transfer, ranks, (int)p->run.dp, 1 << 12, &dp, &p->comm));
   p->gradients = buffer(p);
   p->out = buffer(p);
   for (int k = 0; k < replicas * M; k++) {
     p->parts[k] = buffer(p);
     const int r = replicas > 1 ? k / M : comm_rank(world);
     for (int64_t i = 0; i < p->flat->count; i++) set(&p->parts[k], i, part(r, k % M, i, p->parts[k].type));
+    mirror_push(p->parts[k].at);
   }
   CHECK_OK(ddp_create(&p->run, p->table, p->flat, p->comm, p->compute, p->gradients.at, &p->ddp));
 }
@@ -105,9 +111,9 @@ static void close_play(struct play *p)
 {
   ddp_destroy(p->ddp);
   comm_destroy(p->comm);
-  for (int k = 0; k < 4 * M; k++) dev_free(p->d, p->parts[k].at);
-  dev_free(p->d, p->out.at);
-  dev_free(p->d, p->gradients.at);
+  for (int k = 0; k < 4 * M; k++) mirror_free(p->d, p->parts[k].at);
+  mirror_free(p->d, p->out.at);
+  mirror_free(p->d, p->gradients.at);
   dev_stream_close(p->transfer);
   dev_stream_close(p->compute);
   dev_close(p->d);
@@ -190,13 +196,13 @@ static void any_bucket_size_gives_the_bits_of_the_serial_sum(void)
                                      "reduce_each=microbatch overlap=true precision=float32"};
   static const int64_t lengths[] = {44, 28, 4, 48, 12, 16, 64}; /* of tiny's rows as set above */
   for (int w = 0; w < 3; w++)
-    for (int b = -1; b < 21; b++) {
+    for (int b = -1; b < 21; b += mirror_cuda() ? 5 : 1) {
       char more[128];
       struct play p;
       snprintf(more, sizeof more, "%s bucket=%d", ways[w], b < 0 ? 0 : (int)lengths[b / 3] + b % 3 - 1);
       open_play(&p, b % 2 ? DEV_LAZY : DEV_CPU, 1, more);
       for (int k = 0; k < 2; k++) step(&p); /* the second starts from what the first left */
-      CHECK_OK(dev_sync(p.d));
+      CHECK_OK(mirror_sync(p.d));
       if (!CHECK(wrong_rows(&p, comm_size(world), 0) == 0)) fprintf(stderr, "%s\n", more);
       close_play(&p);
     }
@@ -211,7 +217,7 @@ static void emulated_replicas_give_the_bits_of_ranks(void)
       struct play p;
       open_play(&p, replicas % 2 ? DEV_LAZY : DEV_CPU, replicas, ways[w]);
       for (int k = 0; k < 2; k++) step(&p);
-      CHECK_OK(dev_sync(p.d));
+      CHECK_OK(mirror_sync(p.d));
       CHECK(wrong_rows(&p, replicas, 0) == 0);
       close_play(&p);
     }
@@ -224,11 +230,11 @@ static void overlap_changes_no_bit_of_the_librarys_sums(void)
   open_play(&on, DEV_CPU, 1, "reduce=fast overlap=true bucket=50");
   open_play(&off, DEV_CPU, 1, "reduce=fast overlap=false bucket=50");
   step(&on);
-  CHECK_OK(dev_sync(on.d));
+  CHECK_OK(mirror_sync(on.d));
   step(&off);
-  CHECK_OK(dev_sync(off.d));
+  CHECK_OK(mirror_sync(off.d));
   CHECK(wrong_rows(&on, comm_size(world), 1e-5) == 0);
-  CHECK_SAME_BITS(on.out.at, off.out.at, (size_t)on.flat->offset[on.table->n - 1] * dtype_bytes(on.out.type));
+  CHECK_SAME_BITS(mirror_of(on.out.at), mirror_of(off.out.at), (size_t)on.flat->offset[on.table->n - 1] * dtype_bytes(on.out.type));
   close_play(&off);
   close_play(&on);
 }
@@ -246,7 +252,7 @@ static void overlap_queues_each_bucket_before_backward_ends(void)
     comm_trace(world, &n);
     CHECK(n == (overlap ? p.flat->n_buckets : 0));
     CHECK_OK(ddp_finish(p.ddp));
-    CHECK_OK(dev_sync(p.d));
+    CHECK_OK(mirror_sync(p.d));
     close_play(&p);
   }
 }
@@ -267,7 +273,7 @@ static void a_stage_reduces_what_it_holds(void)
   CHECK(n == p.flat->n_buckets);
   CHECK_OK(ddp_finish(p.ddp));
   CHECK_OK(op_copy(p.compute, &p.out, &p.gradients));
-  CHECK_OK(dev_sync(p.d));
+  CHECK_OK(mirror_sync(p.d));
   CHECK(wrong_rows(&p, comm_size(world), 0) == 0);
   close_play(&p);
 }
@@ -281,7 +287,7 @@ static void buckets_are_reduced_once_each_in_one_order(void)
     open_play(&p, DEV_CPU, 1, ways[w]);
     comm_trace_restart(world);
     step(&p);
-    CHECK_OK(dev_sync(p.d));
+    CHECK_OK(mirror_sync(p.d));
     const struct comm_call *calls = comm_trace(world, &n);
     CHECK(n == p.flat->n_buckets && n > 3);
     for (int64_t i = 0; i < n; i++) CHECK(strcmp(calls[i].op, "allreduce") == 0 && calls[i].count == p.flat->buckets[i].count);
@@ -296,7 +302,7 @@ static void without_communication_gradients_stay_ones_own(void)
   open_play(&p, DEV_CPU, 1, "communicate=false");
   comm_trace_restart(world);
   step(&p);
-  CHECK_OK(dev_sync(p.d));
+  CHECK_OK(mirror_sync(p.d));
   comm_trace(world, &n);
   CHECK(n == 0);
   double own = 0;
@@ -319,7 +325,7 @@ static void misuse_is_refused(void)
   wrong.dp = 7;
   CHECK_ERR(ddp_create(&wrong, p.table, p.flat, p.comm, p.compute, p.gradients.at, &other), ERR_ARG);
   CHECK(other == NULL);
-  CHECK_OK(dev_sync(p.d));
+  CHECK_OK(mirror_sync(p.d));
   close_play(&p);
 
   open_play(&p, DEV_CPU, 1, "");
@@ -364,7 +370,7 @@ static uint64_t with_fault(const char *name, enum dev_kind kind, const char *mor
   CHECK_OK(fault_plant(name, 0.1, 0));
   open_play(&p, kind, 1, more);
   for (int k = 0; k < 2; k++) step(&p);
-  CHECK_ERR(dev_sync(p.d), want);
+  CHECK_ERR(mirror_sync(p.d), want);
   if (want != ERR_OK) CHECK_TEXT_HAS(dev_findings(p.d), "allreduce");
   CHECK_OK(fault_plant("", 1, 0));
   const uint64_t wrong = wrong_rows(&p, comm_size(world), 0);
@@ -423,7 +429,7 @@ static void what_is_not_told_is_reduced_at_the_finish_and_not_when_hooks_are_byp
         }
       CHECK_OK(ddp_finish(p.ddp));
       CHECK_OK(op_copy(p.compute, &p.out, &p.gradients));
-      CHECK_OK(dev_sync(p.d));
+      CHECK_OK(mirror_sync(p.d));
       for (int b = 0; b < p.flat->n_buckets; b++) {
         const struct flat_bucket *bucket = &p.flat->buckets[b];
         bool untold = false;

@@ -7,6 +7,7 @@
  * after each run; each pass declares what it touches.
  */
 #include "base/fault.h"
+#include "comm/comm_testing.h"
 #include "parallel/pipeline_state.h"
 #include "testing/check.h"
 
@@ -44,10 +45,19 @@ static enum err gather_run(void *args)
   return ERR_OK;
 }
 
+static enum err at_once(void *args, bool *done)
+{
+  (void)args;
+  *done = true;
+  return ERR_OK;
+}
+
+/* On a cuda device the host does it in the stream's place. */
 static enum err submit(struct dev_stream *s, const char *name, enum err (*run)(void *), const struct affine *f)
 {
-  const struct dev_kernel kernel = {.name = name, .run = run};
+  struct dev_kernel kernel = {.name = name, .run = run};
   struct dev_range ranges[3];
+  if (dev_kind_of(dev_of(s)) == DEV_CUDA) kernel = (struct dev_kernel){.name = name, .start = run, .test = at_once};
   int n = 0;
   ranges[n++] = dev_writes(&f->y);
   if (f->x.at) ranges[n++] = dev_reads(&f->x);
@@ -71,11 +81,20 @@ struct play {
   int runs;                      /* so far; the numbers of each run are others */
 };
 
-static struct tensor buffer(struct play *p)
+/* Poisoned.  On a cuda device it is pinned memory, which host and device reach. */
+static struct tensor buffer(struct play *p, int64_t rows, int64_t cols)
 {
+  const size_t bytes = (size_t)(rows * cols) * sizeof(double);
   void *at = NULL;
-  CHECK_OK(dev_alloc(p->d, ROWS * COLS * sizeof(double), DEV_OTHER, "test", &at));
-  return tensor_at(at, DTYPE_F64, ROWS, COLS);
+  if (dev_kind_of(p->d) != DEV_CUDA) CHECK_OK(dev_alloc(p->d, bytes, DEV_OTHER, "test", &at));
+  else if (CHECK_OK(dev_host_alloc(p->d, bytes, &at))) memset(at, 0xFF, bytes);
+  return tensor_at(at, DTYPE_F64, rows, cols);
+}
+
+static void drop(struct play *p, struct tensor *t)
+{
+  if (dev_kind_of(p->d) != DEV_CUDA) dev_free(p->d, t->at);
+  else dev_host_free(p->d, t->at);
 }
 
 static double first_number(int run, int mb, int64_t i) { return 1 + run + mb + (double)(i % 3); }
@@ -169,28 +188,25 @@ static void open_play(struct play *p, const struct setting *set)
   *p = (struct play){0};
   CHECK_OK(schedule_create(set->kind, set->p, set->m, set->v, &p->s));
   p->stage = set->p == 1 ? 0 : comm_rank(world);
-  const struct dev_config config = {.kind = set->device, .threads = 1, .lazy_seed = set->seed};
-  CHECK_OK(dev_open(&config, &p->d));
+  CHECK_OK(test_dev(world, set->device, set->seed, &p->d));
   CHECK_OK(dev_stream_open(p->d, "compute", DEV_COMPUTE, &p->compute));
   int ranks[8];
   for (int i = 0; i < set->p; i++) ranks[i] = i;
   for (int i = 0; i < 2 && set->p > 1; i++) {
     const struct comm_config c = {.name = names[i], .synchronous = set->synchronous};
     CHECK_OK(dev_stream_open(p->d, names[i], DEV_TRANSFER, &p->streams[i]));
-    CHECK_OK(comm_create(world, p->streams[i], ranks, set->p, 0, &c, &p->comms[i]));
+    CHECK_OK(test_comm(world, p->streams[i], ranks, set->p, 0, &c, &p->comms[i]));
   }
   const struct comm_config meeting = {.name = "meeting"};
-  if (set->meets) CHECK_OK(comm_create(world, p->compute, ranks, set->p, 0, &meeting, &p->meeting));
+  if (set->meets) CHECK_OK(test_comm(world, p->compute, ranks, set->p, 0, &meeting, &p->meeting));
   for (int i = 0; i < p->s->slots[p->stage]; i++) {
-    p->output[i] = buffer(p);
-    p->stash[i] = buffer(p);
+    p->output[i] = buffer(p, ROWS, COLS);
+    p->stash[i] = buffer(p, ROWS, COLS);
   }
-  for (int i = 0; i < p->s->weight_slots[p->stage]; i++) p->held[i] = buffer(p);
-  for (int i = 0; i < p->s->inputs[p->stage]; i++) p->input[i] = buffer(p);
-  for (int i = 0; i < set->v; i++) p->weights[i] = buffer(p);
-  void *at = NULL;
-  CHECK_OK(dev_alloc(p->d, (size_t)set->m * ROWS * COLS * sizeof(double), DEV_OTHER, "test", &at));
-  p->losses = tensor_at(at, DTYPE_F64, set->m, ROWS * COLS);
+  for (int i = 0; i < p->s->weight_slots[p->stage]; i++) p->held[i] = buffer(p, ROWS, COLS);
+  for (int i = 0; i < p->s->inputs[p->stage]; i++) p->input[i] = buffer(p, ROWS, COLS);
+  for (int i = 0; i < set->v; i++) p->weights[i] = buffer(p, ROWS, COLS);
+  p->losses = buffer(p, set->m, ROWS * COLS);
   CHECK_OK(pipeline_create(p->s, p->stage, p->compute, p->comms[0], p->comms[1], &p->pipeline));
 }
 
@@ -200,13 +216,13 @@ static void close_play(struct play *p)
   comm_destroy(p->meeting);
   for (int i = 0; i < 2; i++) comm_destroy(p->comms[i]);
   for (int i = 0; i < PLACES; i++) {
-    dev_free(p->d, p->output[i].at);
-    dev_free(p->d, p->stash[i].at);
-    dev_free(p->d, p->held[i].at);
-    dev_free(p->d, p->input[i].at);
+    drop(p, &p->output[i]);
+    drop(p, &p->stash[i]);
+    drop(p, &p->held[i]);
+    drop(p, &p->input[i]);
   }
-  for (int i = 0; i < CHUNKS; i++) dev_free(p->d, p->weights[i].at);
-  dev_free(p->d, p->losses.at);
+  for (int i = 0; i < CHUNKS; i++) drop(p, &p->weights[i]);
+  drop(p, &p->losses);
   dev_close(p->d);
   schedule_destroy(p->s);
 }
@@ -281,7 +297,7 @@ static void check_runs(const struct setting *set)
     printf("%s p %d m %d v %d on %d\n", schedule_name(set->kind), set->p, set->m, set->v, (int)set->device);
   comm_trace_restart(world);
   dev_usage(p.d, &before);
-  if (set->device == DEV_CPU) check_fail_allocation(1);
+  if (dev_kind_of(p.d) == DEV_CPU) check_fail_allocation(1);
   CHECK_OK(queue_run(&p));
   CHECK(!check_allocation_failed());
   check_fail_allocation(0);

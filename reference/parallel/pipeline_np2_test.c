@@ -178,7 +178,8 @@ static void as_queued(struct play *p, struct schedule *s)
   for (int stage = 0; stage < 2; stage++) memcpy(s->list[stage], all[stage], (size_t)s->n[stage] * sizeof **all);
 }
 
-/* With sends that are buffered the run comes to its end, in the order that the verifier then refuses. */
+/* With sends that are buffered the run comes to its end, in the order that the verifier then refuses.  NCCL's need
+ * not be. */
 static void crossed_sends_are_posted_and_refused(void)
 {
   struct play p;
@@ -195,9 +196,11 @@ static void crossed_sends_are_posted_and_refused(void)
   as_queued(&p, queued);
   CHECK_ERR(schedule_verify(queued, &facts), ERR_ARG);
   CHECK_TEXT_HAS(err_text(), "deadlock with rendezvous sends");
-  CHECK_OK(queue_run(&p));
-  CHECK_OK(dev_sync(p.d));
-  CHECK(correct(&p));
+  if (!test_nccl()) {
+    CHECK_OK(queue_run(&p));
+    CHECK_OK(dev_sync(p.d));
+    CHECK(correct(&p));
+  }
   CHECK_OK(fault_plant("", 1, 0));
   close_play(&p);
   schedule_destroy(queued);

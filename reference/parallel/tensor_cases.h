@@ -211,6 +211,7 @@ static void gather_and_reduce_are_conjugate(void)
     CHECK_OK(tp_gather(&p.tp, &wide, &x, TP_EDGE_HEAD));
     CHECK_OK(mirror_sync(p.b.d));
     element_set(&sides, 0, inner(&wide, &y));
+    mirror_push(sides.at);
     CHECK_OK(tp_reduce(&p.tp, &back, &y, TP_EDGE_HEAD_BACKWARD));
     CHECK_OK(mirror_sync(p.b.d));
     element_set(&sides, 1, p.form.sequence || p.tp.rank == 0 ? inner(&x, &back) : 0);

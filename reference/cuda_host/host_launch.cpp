@@ -301,10 +301,10 @@ struct exchange {
 };
 static void do_exchange(void *const lanes[32], unsigned)
 {
-  for (int to = 0; to < WARP; to++) {
-    const exchange *t = static_cast<exchange *>(lanes[to]);
-    for (int from = 0; from < WARP; from++) memcpy(t->all + from * t->bytes, static_cast<exchange *>(lanes[from])->mine, t->bytes);
-  }
+  const exchange *first = static_cast<exchange *>(lanes[0]);
+  for (int lane = 0; lane < WARP; lane++)
+    memcpy(first->all + lane * first->bytes, static_cast<exchange *>(lanes[lane])->mine, first->bytes);
+  for (int lane = 1; lane < WARP; lane++) memcpy(static_cast<exchange *>(lanes[lane])->all, first->all, WARP * first->bytes);
 }
 void cuda_host_warp_exchange(const void *mine, size_t bytes, void *all_lanes)
 {

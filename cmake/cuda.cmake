@@ -69,7 +69,7 @@ if(SHARDMARK_CUDA OR SHARDMARK_CUDA_HOST)
   set(SHARDMARK_HAS_CUDA ON)
   set(CMAKE_CXX_STANDARD 17)
   set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g")
-  set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g")
+  set(CMAKE_CXX_FLAGS_DEBUG "-O2 -g") # kernels on the CPU: their tests take two thirds of the time that -O1 gives
   add_compile_definitions(SHARDMARK_HAS_CUDA=1)
 endif()
 

@@ -265,6 +265,25 @@ static void float32_is_as_near_as_its_roundings(void)
     }
 }
 
+/* In bf16 each head size of the models, and sizes between: on CUDA each shape of the tensor core kernels, with several
+ * tiles of queries and keys, whole and masked, within reach of a document and out of it. */
+static void heads_of_models_are_as_near_as_their_roundings(void)
+{
+  static const struct {
+    int64_t T, D;
+  } each[] = {{200, 16}, {140, 24}, {200, 64}, {135, 96}, {140, 128}, {70, 160}};
+  static const int in_use[] = {0, 3};
+  for (size_t l = 0; l < sizeof in_use / sizeof *in_use; l++)
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+      struct trial a = fwd(1, each[i].T, 1, each[i].D, in_use[l]), b = bwd(1, each[i].T, 1, each[i].D, in_use[l]);
+      a.bf16_only = b.bf16_only = true;
+      trial_rounding(&a, 24 + (rig_on_cuda() ? 0x1p15 : 0));
+      trial_rounding(&b, 48 + 3 * (rig_on_cuda() ? 0x1p15 : 0));
+      if (in_use[l] == 0 && rig_on_cuda()) trial_same_bits(&a);
+      if (in_use[l] == 0 && rig_on_cuda()) trial_same_bits(&b);
+    }
+}
+
 static void fewer_threads_than_asked_for_are_refused(void)
 {
   const struct trial a = fwd(1, 9, 2, 3, 0), b = bwd(1, 9, 2, 3, 0);
@@ -302,6 +321,7 @@ int main(void)
       TEST(large_scores_are_safe),
       TEST(fewer_threads_than_asked_for_are_refused),
       TEST(float32_is_as_near_as_its_roundings),
+      TEST(heads_of_models_are_as_near_as_their_roundings),
   };
   return test_main("attention", tests, sizeof tests / sizeof *tests);
 }

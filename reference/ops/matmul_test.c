@@ -15,6 +15,7 @@ static struct trial product(int form, int64_t M, int64_t N, int64_t K)
                     .call = call,
                     .number = form,
                     .bf16_only = (form & STATE) != 0,
+                    .by_cublas = true,
                     .n = 3,
                     .operand = {{"c", form & ACCUMULATE ? TRIAL_INOUT : TRIAL_OUT,
                                  form & STATE ? TRIAL_STATE : TRIAL_REAL, M, N, NULL, .any_type = (form & STATE) != 0},

@@ -33,6 +33,16 @@ static inline bool rig_on_cuda(void)
   return name != NULL && strcmp(name, "cuda") == 0;
 }
 
+/* A GPU itself, not the host build of its kernels. */
+static inline bool rig_on_gpu(void)
+{
+#ifdef SHARDMARK_CUDA_HOST
+  return false;
+#else
+  return rig_on_cuda();
+#endif
+}
+
 static inline void rig_open_on(struct rig *g, enum dev_kind kind, int threads)
 {
 #ifdef SHARDMARK_TSAN

@@ -42,7 +42,7 @@ enum err op_linear_bwd_w(struct dev_stream *s, T_ dw, T_ db, T_ dy, T_ x, bool t
                                                                                              * db may be NULL   */
 
 /* y [n, O] += b [1, O]: of a row-cut linear layer, whose bias is added once, after the sum over ranks.  The
- * same bits as op_linear_fwd with b.  Its backward is db of op_linear_bwd_w. */
+ * same bits as op_linear_fwd with b where both add in one order (cpu, not bf16).  Its backward is db of op_linear_bwd_w. */
 enum err op_bias_fwd(struct dev_stream *s, T_ y, T_ b);
 
 /* y [N, C] = wte[token - first], tokens i32 [B, T]: wte [V, C] has the rows first.. of a table of `vocab` tokens;

@@ -6,6 +6,7 @@
 #ifndef MODEL_MODEL_FIXTURE_H
 #define MODEL_MODEL_FIXTURE_H
 
+#include "base/bf16.h"
 #include "model/stage.h"
 
 #include "base/rng.h"
@@ -28,18 +29,18 @@ struct rig {
   void *weights, *gradients, *scalars, *inputs;
   struct model_input in[BATCHES];
   struct tensor loss, scale, step;
-  enum dtype type;
+  enum dtype type, state; /* of weights and activations, of gradients */
   struct model_config part; /* as the model was created */
   int64_t count; /* elements of the flat buffers */
-  size_t bytes;
+  size_t bytes, gradient_bytes;
 };
 
-static inline struct run_config tiny(enum dtype precision)
+static inline struct run_config tiny(enum precision precision)
 {
   struct run_config c;
   config_default(&c);
   c.precision = precision;
-  c.weights_as = DTYPE_F32;
+  c.weights_as = precision == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F32;
   c.layers = 2;
   c.heads = 2;
   c.hidden = 6;
@@ -88,17 +89,19 @@ static inline bool put_inputs(struct rig *r)
 
 static inline bool put_weights(struct rig *r)
 {
-  char *host = calloc(1, r->bytes);
+  char *host = calloc(1, r->gradient_bytes);
   if (host == NULL) return CHECK(host != NULL);
   for (int i = 0; i < r->table->n; i++) {
-    char *at = host + (size_t)r->flat->offset[i] * dtype_bytes(r->type);
-    params_initial_part(r->table, i, &r->part.place, (uint64_t)r->run.seed, r->run.revealing, DTYPE_F32, r->type, at);
+    char *at = host + (size_t)r->flat->offset[i] * dtype_bytes(r->state);
+    params_initial_part(r->table, i, &r->part.place, (uint64_t)r->run.seed, r->run.revealing, (enum dtype)r->run.weights_as, r->state, at);
     const double factor = r->table->rows[i].rank == 2 ? 16.0 : 1.0; /* larger than GPT-2's: every path carries weight */
     for (int64_t k = 0; k < r->flat->length[i]; k++) {
-      if (r->type == DTYPE_F64) ((double *)at)[k] *= factor;
-      if (r->type == DTYPE_F32) ((float *)at)[k] *= (float)factor;
+      if (r->state == DTYPE_F64) ((double *)at)[k] *= factor;
+      if (r->state == DTYPE_F32) ((float *)at)[k] *= (float)factor;
     }
   }
+  for (int64_t i = 0; i < r->count && r->type == DTYPE_BF16; i++) /* in place: from the front, to half the room */
+    ((uint16_t *)host)[i] = bf16_round(((float *)host)[i]);
   const bool ok = CHECK_OK(dev_copy_in(r->compute, r->weights, host, r->bytes)) && CHECK_OK(dev_sync(r->dev));
   free(host);
   return ok;
@@ -109,13 +112,15 @@ static inline bool rig_prepare(struct rig *r, const struct run_config *c, const 
 {
   memset(r, 0, sizeof *r);
   r->run = *c;
-  r->type = (enum dtype)c->precision;
+  r->type = run_work_type(c);
+  r->state = run_state_type(c);
   if (!CHECK_OK(dev_open(d, &r->dev)) || !CHECK_OK(dev_stream_open(r->dev, "compute", DEV_COMPUTE, &r->compute))) return false;
   if (!CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, place, 16, 1, 0, &r->flat))) return false;
   r->count = r->flat->count;
   r->bytes = (size_t)r->count * dtype_bytes(r->type);
+  r->gradient_bytes = (size_t)r->count * dtype_bytes(r->state);
   if (!CHECK_OK(dev_alloc(r->dev, r->bytes, DEV_PARAMETERS, "weights", &r->weights)) ||
-      !CHECK_OK(dev_alloc(r->dev, r->bytes, DEV_GRADIENTS, "gradients", &r->gradients)) ||
+      !CHECK_OK(dev_alloc(r->dev, r->gradient_bytes, DEV_GRADIENTS, "gradients", &r->gradients)) ||
       !CHECK_OK(dev_alloc(r->dev, 3 * 256, DEV_OTHER, "scalars", &r->scalars)))
     return false;
   char *s = r->scalars;
@@ -124,7 +129,7 @@ static inline bool rig_prepare(struct rig *r, const struct run_config *c, const 
   r->step = tensor_at(s + 512, DTYPE_I32, 1, 1);
   const double scale = 1.0 / 20;
   const int32_t step = 3;
-  const struct tensor g = tensor_at(r->gradients, r->type, 1, r->count);
+  const struct tensor g = tensor_at(r->gradients, r->state, 1, r->count);
   if (!CHECK_OK(dev_copy_in(r->compute, r->scale.at, &scale, sizeof scale)) ||
       !CHECK_OK(dev_copy_in(r->compute, r->step.at, &step, sizeof step)) || !CHECK_OK(op_fill(r->compute, &g, 0.0)) ||
       !CHECK_OK(dev_sync(r->dev)))
@@ -195,14 +200,14 @@ static inline bool one_step(struct rig *r, model_ready ready, void *arg)
 static inline double *gradients_of(struct rig *r)
 {
   double *out = malloc((size_t)r->count * sizeof *out);
-  char *raw = malloc(r->bytes);
-  if (out == NULL || raw == NULL || !CHECK_OK(dev_copy_out(r->compute, raw, r->gradients, r->bytes)) ||
+  char *raw = malloc(r->gradient_bytes);
+  if (out == NULL || raw == NULL || !CHECK_OK(dev_copy_out(r->compute, raw, r->gradients, r->gradient_bytes)) ||
       !CHECK_OK(dev_sync(r->dev))) {
     free(raw);
     free(out);
     return NULL;
   }
-  for (int64_t i = 0; i < r->count; i++) out[i] = r->type == DTYPE_F64 ? ((double *)raw)[i] : (double)((float *)raw)[i];
+  for (int64_t i = 0; i < r->count; i++) out[i] = r->state == DTYPE_F64 ? ((double *)raw)[i] : (double)((float *)raw)[i];
   free(raw);
   return out;
 }

@@ -46,13 +46,13 @@ close:
 
 static void gradients_match_central_differences_tied(void)
 {
-  const struct run_config c = tiny(DTYPE_F64);
+  const struct run_config c = tiny(PRECISION_F64);
   check_against_differences(&c);
 }
 
 static void gradients_match_central_differences_untied_with_dropout(void)
 {
-  struct run_config c = tiny(DTYPE_F64);
+  struct run_config c = tiny(PRECISION_F64);
   c.tied = false;
   c.dropout = 0.2;
   check_against_differences(&c);
@@ -60,7 +60,7 @@ static void gradients_match_central_differences_untied_with_dropout(void)
 
 static void gradients_match_central_differences_reused_frozen_unused(void)
 {
-  struct run_config c = tiny(DTYPE_F64);
+  struct run_config c = tiny(PRECISION_F64);
   c.layers = 3;
   c.reused = 1;
   c.unused = true;
@@ -71,7 +71,7 @@ static void gradients_match_central_differences_reused_frozen_unused(void)
 
 static void gradients_match_central_differences_with_a_frozen_embedding(void)
 {
-  struct run_config c = tiny(DTYPE_F64);
+  struct run_config c = tiny(PRECISION_F64);
   strcpy(c.frozen, "wte");
   check_against_differences(&c);
 }
@@ -80,7 +80,7 @@ static void unused_and_frozen_parameters_get_no_gradient(void)
 {
   static const struct { const char *pattern; int rows; } frozen[] = {{"ln_2", 4}, {"wte", 1}, {"wpe", 1}, {"lm_head", 1}, {"c_attn", 4}};
   for (int p = 0; p < 5; p++) {
-    struct run_config c = tiny(DTYPE_F64);
+    struct run_config c = tiny(PRECISION_F64);
     struct rig r;
     double *g = NULL;
     c.unused = true;
@@ -104,7 +104,7 @@ static void unused_and_frozen_parameters_get_no_gradient(void)
 
 static void a_frozen_tied_matrix_has_no_second_accumulator(void)
 {
-  struct run_config c = tiny(DTYPE_F64);
+  struct run_config c = tiny(PRECISION_F64);
   struct rig r;
   struct dev_usage trained, frozen;
   if (rig_open(&r, &c, &cpu)) dev_usage(r.dev, &trained);

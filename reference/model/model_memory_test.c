@@ -13,7 +13,7 @@ static void check_equal_runs(const struct run_config *a, const struct dev_config
 
 static void poison_at_the_end_of_lifetimes_changes_no_bit(void)
 {
-  struct run_config c = tiny(DTYPE_F32);
+  struct run_config c = tiny(PRECISION_F32);
   struct dev_config poison = cpu;
   poison.poison_end = true;
   c.dropout = 0.1;
@@ -53,7 +53,7 @@ static void check_equal_blocks(struct rig *a, struct rig *b)
 static void sharing_memory_changes_no_bit(void)
 {
   for (int variant = 0; variant < 24; variant++) {
-    struct run_config c = tiny(DTYPE_F32);
+    struct run_config c = tiny(variant % 4 < 2 ? PRECISION_F32 : PRECISION_BF16);
     struct rig shared, separate;
     double *x = NULL, *y = NULL;
     const struct dev_config d = {.kind = DEV_CPU, .threads = 1, .poison_end = variant % 2};
@@ -81,7 +81,7 @@ static void sharing_memory_changes_no_bit(void)
 static void every_activation_is_begun_and_retired(void)
 {
   for (int separate = 0; separate < 2; separate++) {
-    struct run_config c = tiny(DTYPE_F32);
+    struct run_config c = tiny(PRECISION_F32);
     struct rig r;
     const struct dev_config poison = {.kind = DEV_CPU, .threads = 1, .poison_end = true};
     c.layers = 3;
@@ -105,7 +105,7 @@ static void every_activation_is_begun_and_retired(void)
 
 static void lazy_finds_nothing_and_gives_the_same_bits(void)
 {
-  struct run_config c = tiny(DTYPE_F32);
+  struct run_config c = tiny(PRECISION_F32);
   c.dropout = 0.1;
   for (uint64_t seed = 1; seed <= 4; seed++) {
     const struct dev_config lazy = {.kind = DEV_LAZY, .threads = 1, .lazy_seed = seed, .poison_end = seed % 2};
@@ -115,7 +115,7 @@ static void lazy_finds_nothing_and_gives_the_same_bits(void)
 
 static void nothing_is_allocated_after_create(void)
 {
-  struct run_config c = tiny(DTYPE_F32);
+  struct run_config c = tiny(PRECISION_F32);
   struct rig r;
   struct dev_usage before, after;
   c.dump = DUMP_ALL;
@@ -136,16 +136,17 @@ static size_t padded(int64_t elements, size_t each) { return ((size_t)elements *
 /* The closed form of activations.h, at the head's backward and inside the last block's. */
 static void activation_memory_follows_its_formula(void)
 {
-  for (int variant = 0; variant < 2; variant++) {
-    struct run_config c = tiny(DTYPE_F32);
+  for (int form = 0; form < 4; form++) {
+    const int variant = form % 2;
+    struct run_config c = tiny(form / 2 ? PRECISION_BF16 : PRECISION_F32); /* statistics are float32 in both */
     struct rig r;
     c.layers = 3;
-    c.hidden = 12;
+    c.hidden = form / 2 ? 48 : 12;
     c.vocab = variant ? 20000 : V; /* the peak at the head, or in the last block */
     if (rig_open(&r, &c, &cpu)) {
       const int64_t N = B * T, C = c.hidden, H = c.heads, L = c.layers;
-      const size_t s = sizeof(float), stream = padded(N * C, s), one = padded(N, s);
-      const size_t attention = 2 * stream + padded(N * 3 * C, s) + 2 * one + padded(N * H, s);
+      const size_t s = form / 2 ? 2 : 4, stream = padded(N * C, s), one = padded(N, sizeof(float));
+      const size_t attention = 2 * stream + padded(N * 3 * C, s) + 2 * one + padded(N * H, sizeof(float));
       const size_t mlp = 2 * stream + 2 * padded(N * 4 * C, s) + 2 * one;
       const size_t blocks = (size_t)L * (attention + mlp + stream) + stream;
       const size_t head = stream + 2 * one + padded(N * c.vocab, s) + one + stream;
@@ -160,7 +161,7 @@ static void activation_memory_follows_its_formula(void)
 
 static void create_survives_every_failed_allocation(void)
 {
-  struct run_config c = tiny(DTYPE_F32);
+  struct run_config c = tiny(PRECISION_F32);
   struct rig r;
   if (rig_open(&r, &c, &cpu)) {
     struct dev_usage before, after;
@@ -177,7 +178,8 @@ static void create_survives_every_failed_allocation(void)
       failures += !done;
       model_destroy(m);
       dev_usage(r.dev, &after);
-      CHECK(after.now[DEV_ACTIVATIONS] == before.now[DEV_ACTIVATIONS] && after.now[DEV_GRADIENTS] == before.now[DEV_GRADIENTS]);
+      CHECK(after.now[DEV_ACTIVATIONS] == before.now[DEV_ACTIVATIONS] &&
+            after.now[DEV_GRADIENTS] == before.now[DEV_GRADIENTS]);
     }
     CHECK(done && failures > 4);
   }
@@ -187,13 +189,13 @@ static void create_survives_every_failed_allocation(void)
 int main(void)
 {
   static const struct test tests[] = {
-    TEST(poison_at_the_end_of_lifetimes_changes_no_bit),
-    TEST(sharing_memory_changes_no_bit),
-    TEST(every_activation_is_begun_and_retired),
-    TEST(lazy_finds_nothing_and_gives_the_same_bits),
-    TEST(nothing_is_allocated_after_create),
-    TEST(activation_memory_follows_its_formula),
-    TEST(create_survives_every_failed_allocation),
+      TEST(poison_at_the_end_of_lifetimes_changes_no_bit),
+      TEST(sharing_memory_changes_no_bit),
+      TEST(every_activation_is_begun_and_retired),
+      TEST(lazy_finds_nothing_and_gives_the_same_bits),
+      TEST(nothing_is_allocated_after_create),
+      TEST(activation_memory_follows_its_formula),
+      TEST(create_survives_every_failed_allocation),
   };
   return test_main("model_memory", tests, sizeof tests / sizeof *tests);
 }

@@ -3,7 +3,7 @@
 
 #include "model/ends.h"
 
-static struct run_config small(enum dtype precision)
+static struct run_config small(enum precision precision)
 {
   struct run_config c = tiny(precision);
   c.layers = 3;
@@ -18,7 +18,7 @@ static struct run_config small(enum dtype precision)
 static void tensor_parts_give_the_gradients_of_the_whole(void)
 {
   for (int variant = 0; variant < 16; variant++) {
-    struct run_config c = small(DTYPE_F64);
+    struct run_config c = small(PRECISION_F64);
     const struct layout l = {.tp = 2, .pp = 1, .chunks = 1, .sequence = variant % 2};
     const struct dev_config d = {
         .kind = variant / 8 ? DEV_LAZY : DEV_CPU, .threads = 1, .lazy_seed = 5, .poison_end = true};
@@ -32,7 +32,7 @@ static void tensor_parts_of_reused_and_frozen_layers_do_too(void)
 {
   static const char *const frozen[] = {"", "wte", "c_fc", "ln_1", "wpe"};
   for (int variant = 0; variant < 10; variant++) {
-    struct run_config c = small(DTYPE_F64);
+    struct run_config c = small(PRECISION_F64);
     const struct layout l = {.tp = 2, .pp = 1, .chunks = 1, .sequence = variant % 2, .split = variant % 3 == 0};
     c.reused = 1;
     strcpy(c.frozen, frozen[variant / 2]);
@@ -43,9 +43,18 @@ static void tensor_parts_of_reused_and_frozen_layers_do_too(void)
 static void tensor_parts_in_float32_are_as_near_as_rounding_lets_them(void)
 {
   for (int sequence = 0; sequence < 2; sequence++) {
-    const struct run_config c = small(DTYPE_F32);
+    const struct run_config c = small(PRECISION_F32);
     const struct layout l = {.tp = 2, .pp = 1, .chunks = 1, .sequence = sequence};
     check_cut(&c, &l, &cpu, 1e-4);
+  }
+}
+
+static void tensor_parts_in_bf16_are_as_near_as_rounding_lets_them(void)
+{
+  for (int sequence = 0; sequence < 2; sequence++) {
+    const struct run_config c = small(PRECISION_BF16);
+    const struct layout l = {.tp = 2, .pp = 1, .chunks = 1, .sequence = sequence};
+    check_cut(&c, &l, &cpu, 0.1);
   }
 }
 
@@ -55,7 +64,7 @@ static void stages_have_the_bits_of_the_whole(void)
 {
   static const char *const stages[] = {"2,1", "1,2"};
   for (int variant = 0; variant < 48; variant++) {
-    struct run_config c = small(variant % 2 ? DTYPE_F32 : DTYPE_F64);
+    struct run_config c = small(variant % 2 ? PRECISION_F32 : PRECISION_F64);
     const struct layout l = {.tp = 1,
                              .pp = 2,
                              .chunks = 1,
@@ -68,11 +77,22 @@ static void stages_have_the_bits_of_the_whole(void)
   }
 }
 
+static void stages_in_bf16_have_the_bits_of_the_whole(void)
+{
+  for (int variant = 0; variant < 12; variant++) {
+    struct run_config c = small(PRECISION_BF16);
+    const struct layout l = {
+        .tp = 1, .pp = 2, .chunks = 1, .stages = "2,1", .split = variant / 2 % 2, .order = (enum order)(variant / 4)};
+    c.tied = variant % 2;
+    check_cut(&c, &l, &cpu, 0.0);
+  }
+}
+
 static void interleaved_stages_have_the_bits_of_the_whole(void)
 {
   static const char *const stages[] = {"even", "1,2,1,1", "2,1,1,1"};
   for (int variant = 0; variant < 12; variant++) {
-    struct run_config c = small(variant % 2 ? DTYPE_F32 : DTYPE_F64);
+    struct run_config c = small(variant % 2 ? PRECISION_F32 : PRECISION_F64);
     const struct layout l = {.tp = 1,
                              .pp = 2,
                              .chunks = 2,
@@ -88,7 +108,7 @@ static void interleaved_stages_have_the_bits_of_the_whole(void)
 
 static void a_frozen_tied_matrix_is_not_exchanged(void)
 {
-  struct run_config c = small(DTYPE_F64);
+  struct run_config c = small(PRECISION_F64);
   const struct layout l = {.tp = 1, .pp = 2, .chunks = 1};
   strcpy(c.frozen, "wte");
   check_cut(&c, &l, &cpu, 0.0);
@@ -109,7 +129,7 @@ static void count_calls(const char *op, int64_t *calls, int64_t *elements)
 static void collectives_are_those_of_the_formula(void)
 {
   for (int variant = 0; variant < 4; variant++) {
-    struct run_config run = small(DTYPE_F64);
+    struct run_config run = small(PRECISION_F64);
     const bool sequence = variant % 2, split = variant / 2;
     const struct layout l = {.tp = 2, .pp = 1, .chunks = 1, .sequence = sequence, .split = split};
     struct cut c;
@@ -138,7 +158,7 @@ static size_t padded(int64_t elements, size_t each) { return ((size_t)elements *
 static void activation_memory_follows_its_formula(void)
 {
   for (int variant = 0; variant < 16; variant++) {
-    struct run_config run = small(DTYPE_F32);
+    struct run_config run = small(PRECISION_F32);
     const bool sequence = variant % 2, split = variant / 2 % 2;
     const int p = variant / 4 % 2 ? 1 : 2, t = 2 / p;
     const struct layout l = {.tp = t,
@@ -188,7 +208,7 @@ static void activation_memory_follows_its_formula(void)
 static void every_activation_of_a_shard_is_begun_and_retired(void)
 {
   for (int split = 0; split < 2; split++) {
-    const struct run_config run = small(DTYPE_F32);
+    const struct run_config run = small(PRECISION_F32);
     const struct layout l = {.tp = 2, .pp = 1, .chunks = 1, .sequence = true, .split = split, .separate = true};
     const struct dev_config d = {.kind = DEV_CPU, .threads = 1, .poison_end = true};
     struct cut c;
@@ -207,7 +227,7 @@ static void every_activation_of_a_shard_is_begun_and_retired(void)
 static void nothing_is_allocated_after_create(void)
 {
   for (int variant = 0; variant < 2; variant++) {
-    struct run_config run = small(DTYPE_F32);
+    struct run_config run = small(PRECISION_F32);
     const struct layout l = {.tp = variant ? 2 : 1,
                              .pp = variant ? 1 : 2,
                              .chunks = 1,
@@ -233,7 +253,7 @@ static void nothing_is_allocated_after_create(void)
 static void kept_blocks_are_those_of_the_whole(void)
 {
   for (int variant = 0; variant < 4; variant++) {
-    struct run_config run = small(DTYPE_F64);
+    struct run_config run = small(PRECISION_F64);
     const struct layout l = {.tp = variant / 2 ? 2 : 1,
                              .pp = variant / 2 ? 1 : 2,
                              .chunks = 1,
@@ -272,7 +292,7 @@ static void kept_blocks_are_those_of_the_whole(void)
 
 static void a_bias_added_on_every_rank_spoils_all_gradients(void)
 {
-  const struct run_config c = small(DTYPE_F64);
+  const struct run_config c = small(PRECISION_F64);
   const struct layout l = {.tp = 2, .pp = 1, .chunks = 1}, shards = {.tp = 2, .pp = 1, .chunks = 1, .sequence = true};
   CHECK(rows_off_under("tp-row-bias-added-per-rank", &c, &l, "") > 20);
   CHECK(rows_off_under("tp-row-bias-added-per-rank", &c, &shards, "") > 20);
@@ -280,7 +300,7 @@ static void a_bias_added_on_every_rank_spoils_all_gradients(void)
 
 static void a_norm_that_is_not_summed_over_shards_spoils_itself_alone(void)
 {
-  const struct run_config c = small(DTYPE_F64);
+  const struct run_config c = small(PRECISION_F64);
   const struct layout l = {.tp = 2, .pp = 1, .chunks = 1}, shards = {.tp = 2, .pp = 1, .chunks = 1, .sequence = true};
   CHECK(rows_off_under("tp-sp-norm-grad-not-reduced", &c, &shards, "ln_f") == 2);
   CHECK(rows_off_under("tp-sp-norm-grad-not-reduced", &c, &l, "") == 0);
@@ -288,7 +308,7 @@ static void a_norm_that_is_not_summed_over_shards_spoils_itself_alone(void)
 
 static void local_layer_numbers_draw_other_masks_in_later_stages(void)
 {
-  struct run_config c = small(DTYPE_F64);
+  struct run_config c = small(PRECISION_F64);
   const struct layout l = {.tp = 1, .pp = 2, .chunks = 1};
   CHECK(rows_off_under("pp-layer-number-local", &c, &l, "") > 0);
   c.dropout = 0.0;
@@ -297,14 +317,14 @@ static void local_layer_numbers_draw_other_masks_in_later_stages(void)
 
 static void documents_that_later_stages_do_not_get_change_their_attention(void)
 {
-  const struct run_config c = small(DTYPE_F64);
+  const struct run_config c = small(PRECISION_F64);
   const struct layout l = {.tp = 1, .pp = 2, .chunks = 1};
   CHECK(rows_off_under("pp-meta-shapes-or-positions", &c, &l, "") > 0);
 }
 
 static void tied_uses_that_are_not_added_spoil_both_copies_alone(void)
 {
-  struct run_config c = small(DTYPE_F64);
+  struct run_config c = small(PRECISION_F64);
   const struct layout l = {.tp = 1, .pp = 2, .chunks = 1};
   CHECK(rows_off_under("pp-tied-embedding-not-summed", &c, &l, "wte") == 1);
   c.tied = false;
@@ -313,7 +333,7 @@ static void tied_uses_that_are_not_added_spoil_both_copies_alone(void)
 
 static void late_gradients_are_told_to_nobody(void)
 {
-  const struct run_config run = small(DTYPE_F64);
+  const struct run_config run = small(PRECISION_F64);
   const struct layout l = {.tp = 1, .pp = 2, .chunks = 1, .split = true};
   struct cut c;
   CHECK_OK(fault_plant("pp-zb-bypasses-hooks", 1.0, 0));
@@ -331,7 +351,7 @@ static void late_gradients_are_told_to_nobody(void)
 
 static void places_and_groups_that_are_not_there_are_refused(void)
 {
-  const struct run_config run = small(DTYPE_F64);
+  const struct run_config run = small(PRECISION_F64);
   const struct layout l = {.tp = 1, .pp = 2, .chunks = 1, .order = ORDER_AHEAD};
   struct cut c;
   struct model *m = NULL;
@@ -370,7 +390,7 @@ static void places_and_groups_that_are_not_there_are_refused(void)
 static void two_forwards_of_the_last_stage_before_a_backward_are_refused_but_in_gpipe(void)
 {
   for (int gpipe = 0; gpipe < 2; gpipe++) {
-    struct run_config run = small(DTYPE_F64);
+    struct run_config run = small(PRECISION_F64);
     const struct layout l = {.tp = 1, .pp = 2, .chunks = 1, .order = gpipe ? ORDER_ALL : ORDER_AHEAD};
     struct cut c;
     if (cut_open(&c, &run, &l, &cpu) && c.mesh.pp_rank == 1) {
@@ -402,7 +422,7 @@ static void schedules_need_places_for_the_head_as_their_last_stage_goes(void)
               {SCHEDULE_INTERLEAVED, 4, 2, 8, 1}, {SCHEDULE_INTERLEAVED, 2, 3, 2, 1}, {SCHEDULE_ZB_H1, 4, 1, 7, 1},
               {SCHEDULE_ZB_H1, 1, 1, 3, 1}};
   for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-    struct run_config run = small(DTYPE_F32);
+    struct run_config run = small(PRECISION_F32);
     int heads = -1;
     run.schedule = want[i].kind;
     run.pp = want[i].p;
@@ -419,13 +439,15 @@ int main(void)
       TEST(tensor_parts_give_the_gradients_of_the_whole),
       TEST(tensor_parts_of_reused_and_frozen_layers_do_too),
       TEST(tensor_parts_in_float32_are_as_near_as_rounding_lets_them),
+      TEST(tensor_parts_in_bf16_are_as_near_as_rounding_lets_them),
       TEST(stages_have_the_bits_of_the_whole),
+      TEST(stages_in_bf16_have_the_bits_of_the_whole),
       TEST(interleaved_stages_have_the_bits_of_the_whole),
       TEST(a_frozen_tied_matrix_is_not_exchanged),
       TEST(collectives_are_those_of_the_formula),
       TEST(activation_memory_follows_its_formula),
       TEST(every_activation_of_a_shard_is_begun_and_retired),
-    TEST(nothing_is_allocated_after_create),
+      TEST(nothing_is_allocated_after_create),
       TEST(kept_blocks_are_those_of_the_whole),
       TEST(a_bias_added_on_every_rank_spoils_all_gradients),
       TEST(a_norm_that_is_not_summed_over_shards_spoils_itself_alone),

@@ -1,7 +1,7 @@
 /* model_np3_test.c - three parts, whose vocabulary is padded and whose rows do not divide; three stages. */
 #include "model/model_cases.h"
 
-static struct run_config threefold(enum dtype precision)
+static struct run_config threefold(enum precision precision)
 {
   struct run_config c = tiny(precision);
   c.layers = 4;
@@ -14,7 +14,7 @@ static struct run_config threefold(enum dtype precision)
 static void three_tensor_parts_give_the_gradients_of_the_whole(void)
 {
   for (int variant = 0; variant < 8; variant++) {
-    struct run_config c = threefold(DTYPE_F64);
+    struct run_config c = threefold(PRECISION_F64);
     const struct layout l = {.tp = 3, .pp = 1, .chunks = 1, .split = variant / 4};
     c.tied = variant % 2;
     c.vocab = variant / 2 % 2 ? 4 : 11; /* of 4 the last part has padding alone */
@@ -26,7 +26,7 @@ static void three_stages_have_the_bits_of_the_whole(void)
 {
   static const char *const stages[] = {"even", "1,1,2", "1,2,1"};
   for (int variant = 0; variant < 18; variant++) {
-    struct run_config c = threefold(variant % 2 ? DTYPE_F32 : DTYPE_F64);
+    struct run_config c = threefold(variant % 2 ? PRECISION_F32 : PRECISION_F64);
     const struct layout l = {.tp = 1,
                              .pp = 3,
                              .chunks = 1,

@@ -1,7 +1,7 @@
 /* model_np4_test.c - tensor parts and stages together; four of each. */
 #include "model/model_cases.h"
 
-static struct run_config fourfold(enum dtype precision)
+static struct run_config fourfold(enum precision precision)
 {
   struct run_config c = tiny(precision);
   c.layers = 5;
@@ -16,7 +16,7 @@ static struct run_config fourfold(enum dtype precision)
 static void parts_of_stages_give_the_gradients_of_the_whole(void)
 {
   for (int variant = 0; variant < 8; variant++) {
-    struct run_config c = fourfold(DTYPE_F64);
+    struct run_config c = fourfold(PRECISION_F64);
     const struct layout l = {.tp = 2,
                              .pp = 2,
                              .chunks = 1 + variant / 4,
@@ -33,7 +33,7 @@ static void parts_of_stages_give_the_gradients_of_the_whole(void)
 static void stages_of_parts_have_the_bits_of_the_parts(void)
 {
   for (int variant = 0; variant < 12; variant++) {
-    const struct run_config c = fourfold(variant % 2 ? DTYPE_F32 : DTYPE_F64);
+    const struct run_config c = fourfold(variant % 2 ? PRECISION_F32 : PRECISION_F64);
     const struct layout l = {.tp = 2,
                              .pp = 2,
                              .chunks = 1 + variant / 6,
@@ -47,7 +47,7 @@ static void stages_of_parts_have_the_bits_of_the_parts(void)
 static void four_parts_and_four_stages_do_too(void)
 {
   for (int split = 0; split < 2; split++) {
-    const struct run_config c = fourfold(DTYPE_F64);
+    const struct run_config c = fourfold(PRECISION_F64);
     const struct layout parts = {.tp = 4, .pp = 1, .chunks = 1, .split = split};
     const struct layout stages = {
         .tp = 1, .pp = 4, .chunks = 1, .stages = "1,1,1,2", .split = split, .order = ORDER_AHEAD};

@@ -41,8 +41,9 @@ static bool step_in_flight(struct rig *r, int late, struct told *told)
 
 static void any_order_of_passes_has_the_bits_of_one_after_another(void)
 {
-  for (int variant = 0; variant < 24; variant++) {
-    struct run_config c = tiny(variant % 2 ? DTYPE_F32 : DTYPE_F64);
+  for (int number = 0; number < 32; number++) {
+    const int variant = number % 24; /* the last eight in bf16 */
+    struct run_config c = tiny(number >= 24 ? PRECISION_BF16 : variant % 2 ? PRECISION_F32 : PRECISION_F64);
     struct rig plain, flight;
     struct told told = {0};
     double *x = NULL, *y = NULL;
@@ -74,7 +75,7 @@ static void any_order_of_passes_has_the_bits_of_one_after_another(void)
 /* With places of their own no region's end hides behind another's: after a step nothing is left but kept inputs. */
 static void every_activation_of_a_split_backward_is_begun_and_retired(void)
 {
-  const struct run_config c = tiny(DTYPE_F32);
+  const struct run_config c = tiny(PRECISION_F32);
   struct rig r;
   const struct dev_config d = {.kind = DEV_CPU, .threads = 1, .poison_end = true};
   if (open_with(&r, &c, &d, 1, 1, true) && CHECK_OK(dev_trace(r.dev, 10000))) {
@@ -101,7 +102,7 @@ static void every_activation_of_a_split_backward_is_begun_and_retired(void)
 
 static void create_with_places_survives_every_failed_allocation(void)
 {
-  struct run_config c = tiny(DTYPE_F32);
+  struct run_config c = tiny(PRECISION_F32);
   struct rig r;
   c.dump = DUMP_ALL;
   if (open_with(&r, &c, &cpu, 2, 3, false)) {
@@ -130,7 +131,7 @@ static void create_with_places_survives_every_failed_allocation(void)
 /* --- tp_sums ------------------------------------------------------------------------------------ */
 
 /* Norm of the difference to the plain run's gradients, relative. */
-static double off_with_sums(enum dtype precision, int64_t sums)
+static double off_with_sums(enum precision precision, int64_t sums)
 {
   struct run_config c = tiny(precision), parts;
   double off = 0.0, size = 0.0;
@@ -153,9 +154,11 @@ static double off_with_sums(enum dtype precision, int64_t sums)
 static void sums_from_parts_round_otherwise_and_no_more(void)
 {
   for (int64_t n = 2; n <= 4; n++) {
-    const double wide = off_with_sums(DTYPE_F64, n), narrow = off_with_sums(DTYPE_F32, n);
+    const double wide = off_with_sums(PRECISION_F64, n), narrow = off_with_sums(PRECISION_F32, n);
     CHECK(wide > 0.0 && wide < 1e-14);
     CHECK(narrow > 1e-9 && narrow < 1e-5);
+    const double half = off_with_sums(PRECISION_BF16, n);
+    CHECK(half > 1e-4 && half < 0.02);
   }
 }
 

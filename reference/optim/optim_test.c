@@ -1,6 +1,7 @@
 /* optim_test.c - norm, clipping, rules and learning rate against plain recomputation. */
 #include "optim/optim.h"
 
+#include "base/bf16.h"
 #include "base/fault.h"
 #include "base/rng.h"
 #include "testing/check.h"
@@ -16,7 +17,7 @@ struct rig {
   struct dev *dev;
   struct dev_stream *compute;
   struct optim *optim;
-  void *weights, *gradients;
+  void *weights, *gradients, *rounded; /* rounded: with bf16 */
   enum dtype type;
   size_t bytes;
   double *w, *g; /* host copies of what was put in, as double */
@@ -24,7 +25,7 @@ struct rig {
 
 static const struct dev_config cpu = {.kind = DEV_CPU, .threads = 1};
 
-static struct run_config settings(enum dtype precision)
+static struct run_config settings(enum precision precision)
 {
   struct run_config c;
   config_default(&c);
@@ -79,7 +80,7 @@ static double scalar(struct rig *r, struct tensor t)
 static struct optim_config config_of(const struct rig *r)
 {
   return (struct optim_config){.run = &r->run, .table = r->table, .flat = r->flat, .place = &params_place_alone, .dev = r->dev,
-                               .compute = r->compute, .weights = r->weights, .gradients = r->gradients};
+                               .compute = r->compute, .weights = r->weights, .gradients = r->gradients, .rounded = r->rounded};
 }
 
 /* Random weights and gradients of about the same size; unused rows have gradient zero. */
@@ -87,7 +88,7 @@ static bool rig_open(struct rig *r, const struct run_config *c, const struct dev
 {
   memset(r, 0, sizeof *r);
   r->run = *c;
-  r->type = (enum dtype)c->precision;
+  r->type = run_state_type(c);
   if (!CHECK_OK(dev_open(d, &r->dev)) || !CHECK_OK(dev_stream_open(r->dev, "compute", DEV_COMPUTE, &r->compute)) ||
       !CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, &params_place_alone, 16, 1, 0, &r->flat)))
     return false;
@@ -104,6 +105,9 @@ static bool rig_open(struct rig *r, const struct run_config *c, const struct dev
   if (!CHECK_OK(dev_alloc(r->dev, r->bytes, DEV_PARAMETERS, "weights", &r->weights)) ||
       !CHECK_OK(dev_alloc(r->dev, r->bytes, DEV_GRADIENTS, "gradients", &r->gradients)))
     return false;
+  if (run_work_type(c) != r->type &&
+      !CHECK_OK(dev_alloc(r->dev, (size_t)r->flat->count * sizeof(uint16_t), DEV_PARAMETERS, "rounded", &r->rounded)))
+    return false;
   const struct optim_config config = config_of(r);
   return put(r, r->weights, r->w) && put(r, r->gradients, r->g) && CHECK_OK(optim_create(&config, &r->optim));
 }
@@ -114,6 +118,7 @@ static void rig_close(struct rig *r)
   if (r->dev) {
     dev_free(r->dev, r->weights);
     dev_free(r->dev, r->gradients);
+    dev_free(r->dev, r->rounded);
   }
   dev_stream_close(r->compute);
   dev_close(r->dev);
@@ -193,7 +198,7 @@ static void check_against_plain(const struct run_config *c, double bound)
 
 static void adamw_matches_the_plain_update(void)
 {
-  struct run_config c = settings(DTYPE_F64);
+  struct run_config c = settings(PRECISION_F64);
   c.lr = 0.01;
   check_against_plain(&c, 1e-13);
   c.clip = 0.7;
@@ -204,7 +209,7 @@ static void adamw_matches_the_plain_update(void)
   c.reused = 1;
   strcpy(c.frozen, "ln_1");
   check_against_plain(&c, 1e-13);
-  struct run_config narrow = settings(DTYPE_F32);
+  struct run_config narrow = settings(PRECISION_F32);
   narrow.lr = 0.01;
   narrow.clip = 0.7;
   check_against_plain(&narrow, 2e-6);
@@ -212,7 +217,7 @@ static void adamw_matches_the_plain_update(void)
 
 static void sgd_matches_the_plain_update(void)
 {
-  struct run_config c = settings(DTYPE_F64);
+  struct run_config c = settings(PRECISION_F64);
   c.optimizer = OPTIMIZER_SGD;
   c.lr = 0.5;
   check_against_plain(&c, 1e-13);
@@ -224,7 +229,7 @@ static void sgd_matches_the_plain_update(void)
  * w (1 - lr decay) - lr g / (|g| + eps): literal numbers for three steps. */
 static void three_steps_of_a_constant_gradient_are_literal(void)
 {
-  struct run_config c = settings(DTYPE_F64);
+  struct run_config c = settings(PRECISION_F64);
   struct rig r;
   c.lr = 0.125;
   c.weight_decay = 0.5;
@@ -249,7 +254,7 @@ static void three_steps_of_a_constant_gradient_are_literal(void)
 
 static void a_norm_below_the_limit_changes_no_bit(void)
 {
-  struct run_config off = settings(DTYPE_F32), above = off;
+  struct run_config off = settings(PRECISION_F32), above = off;
   struct rig a, b;
   above.clip = 1e6;
   const bool ok = rig_open(&a, &off, &cpu);
@@ -268,7 +273,7 @@ static void a_norm_below_the_limit_changes_no_bit(void)
 
 static void frozen_and_unused_parameters_keep_their_bits(void)
 {
-  struct run_config c = settings(DTYPE_F32);
+  struct run_config c = settings(PRECISION_F32);
   struct rig r;
   c.unused = true;
   strcpy(c.frozen, "c_proj.weight");
@@ -301,6 +306,43 @@ static void frozen_and_unused_parameters_keep_their_bits(void)
   rig_close(&r);
 }
 
+/* bf16: the weights' bits are float32's; the copy is exactly their rounding where an update was, else untouched. */
+static void the_rounded_copy_follows_the_weights(void)
+{
+  for (int rule = 0; rule < 2; rule++) {
+    struct run_config wide = settings(PRECISION_F32), narrow;
+    struct rig a, b;
+    wide.optimizer = rule ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
+    wide.unused = true;
+    strcpy(wide.frozen, "c_proj.weight");
+    narrow = wide;
+    narrow.precision = PRECISION_BF16;
+    const bool ok = rig_open(&a, &wide, &cpu);
+    if (rig_open(&b, &narrow, &cpu) && ok) {
+      const size_t count = (size_t)b.flat->count;
+      uint16_t *copy = calloc(count, sizeof *copy);
+      for (int64_t t = 1; t <= 3; t++) CHECK(CHECK_OK(optim_step(a.optim, t)) && CHECK_OK(optim_step(b.optim, t)));
+      double *x = take(&a, a.weights), *y = take(&b, b.weights);
+      CHECK_OK(dev_copy_out(b.compute, copy, b.rounded, count * sizeof *copy));
+      CHECK_OK(dev_sync(b.dev));
+      if (CHECK(copy && x && y)) CHECK_SAME_BITS(x, y, count * sizeof *x);
+      int updated = 0;
+      for (int i = 0; copy && y && i < b.table->n; i++) {
+        const bool still = b.table->rows[i].frozen;
+        for (int64_t k = b.flat->offset[i]; k < b.flat->offset[i] + b.flat->length[i]; k++)
+          CHECK(copy[k] == (still ? 0xFFFF : bf16_round((float)y[k]))); /* as allocated */
+        updated += !still;
+      }
+      CHECK(updated > 5);
+      free(copy);
+      free(x);
+      free(y);
+    }
+    rig_close(&a);
+    rig_close(&b);
+  }
+}
+
 static void learning_rate_has_its_closed_form_at_the_borders(void)
 {
   struct run_config c = {.lr = 8.0, .lr_min = 2.0, .lr_warmup = 4, .lr_decay = 10, .lr_schedule = LR_COSINE};
@@ -322,7 +364,7 @@ static void learning_rate_has_its_closed_form_at_the_borders(void)
  * numbers.  lazy runs the copies as late as it may, and checks that the host's writes are ordered. */
 static void steps_queued_far_ahead_see_their_own_learning_rate(void)
 {
-  struct run_config c = settings(DTYPE_F64);
+  struct run_config c = settings(PRECISION_F64);
   c.optimizer = OPTIMIZER_SGD;
   c.weight_decay = 0.0;
   c.lr_warmup = 40;
@@ -345,7 +387,7 @@ static void steps_queued_far_ahead_see_their_own_learning_rate(void)
 
 static void a_schedule_stepped_by_every_micro_batch_shows_in_the_learning_rate(void)
 {
-  struct run_config c = settings(DTYPE_F64);
+  struct run_config c = settings(PRECISION_F64);
   struct rig r;
   c.lr_schedule = LR_COSINE;
   c.lr_decay = 30;
@@ -362,7 +404,7 @@ static void a_schedule_stepped_by_every_micro_batch_shows_in_the_learning_rate(v
 
 static void moments_are_of_the_clipped_gradient(void)
 {
-  struct run_config c = settings(DTYPE_F64);
+  struct run_config c = settings(PRECISION_F64);
   struct rig r;
   c.clip = 0.5;
   if (rig_open(&r, &c, &cpu)) {
@@ -382,7 +424,7 @@ static void moments_are_of_the_clipped_gradient(void)
 
 static void destroy_waits_for_queued_steps(void)
 {
-  struct run_config c = settings(DTYPE_F32);
+  struct run_config c = settings(PRECISION_F32);
   const struct dev_config lazy = {.kind = DEV_LAZY, .threads = 1, .lazy_seed = 5};
   struct rig r;
   if (rig_open(&r, &c, &lazy)) {
@@ -397,7 +439,7 @@ static void destroy_waits_for_queued_steps(void)
 
 static void a_step_allocates_nothing_and_sgd_has_no_moments(void)
 {
-  struct run_config c = settings(DTYPE_F32);
+  struct run_config c = settings(PRECISION_F32);
   struct rig r;
   struct dev_usage before, after;
   if (rig_open(&r, &c, &cpu)) {
@@ -422,7 +464,7 @@ static void a_step_allocates_nothing_and_sgd_has_no_moments(void)
 
 static void create_survives_every_failed_allocation(void)
 {
-  struct run_config c = settings(DTYPE_F32);
+  struct run_config c = settings(PRECISION_F32);
   struct rig r;
   if (rig_open(&r, &c, &cpu)) {
     const struct optim_config config = config_of(&r);
@@ -455,6 +497,7 @@ int main(void)
     TEST(three_steps_of_a_constant_gradient_are_literal),
     TEST(a_norm_below_the_limit_changes_no_bit),
     TEST(frozen_and_unused_parameters_keep_their_bits),
+    TEST(the_rounded_copy_follows_the_weights),
     TEST(learning_rate_has_its_closed_form_at_the_borders),
     TEST(steps_queued_far_ahead_see_their_own_learning_rate),
     TEST(a_schedule_stepped_by_every_micro_batch_shows_in_the_learning_rate),

@@ -2,6 +2,7 @@
 #include "params/params_io.h"
 
 #include "base/safetensors.h"
+#include "base/bf16.h"
 #include "testing/check.h"
 
 #include <stdio.h>
@@ -100,6 +101,33 @@ static void weights_are_rounded_as_asked_and_widened(void)
     }
     free(wide);
     free(narrow);
+  }
+  rig_close(&r);
+}
+
+static void bfloat16_is_read_and_widened(void)
+{
+  struct run_config c = small();
+  struct rig r;
+  struct safetensor list[64];
+  if (rig_open(&r, &c)) {
+    const int64_t count = r.flat->count;
+    uint16_t *half = calloc((size_t)count, sizeof *half);
+    float *back = calloc((size_t)count, sizeof *back);
+    int n = 0;
+    if (CHECK(half && back)) {
+      for (int64_t i = 0; i < count; i++) half[i] = bf16_round_f64(r.w[i]);
+      for (int i = 0; i < r.table->n; i++)
+        if (r.table->rows[i].shared_with < 0)
+          list[n++] = (struct safetensor){r.table->rows[i].name,
+                                          tensor_at(half + r.flat->offset[i], DTYPE_BF16, r.table->rows[i].rows, r.table->rows[i].cols),
+                                          r.table->rows[i].rank};
+      CHECK_OK(safetensors_write(r.path, list, n, NULL));
+      CHECK_OK(params_read(r.path, r.table, r.flat, DTYPE_F32, DTYPE_F32, back));
+      for (int64_t i = 0; i < count; i++) CHECK(back[i] == bf16_widen(half[i]));
+    }
+    free(half);
+    free(back);
   }
   rig_close(&r);
 }
@@ -205,6 +233,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(what_is_written_reads_back_in_bits),
     TEST(weights_are_rounded_as_asked_and_widened),
+    TEST(bfloat16_is_read_and_widened),
     TEST(files_of_other_writers_are_read),
     TEST(what_does_not_belong_is_named),
   };

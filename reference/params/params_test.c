@@ -2,6 +2,7 @@
 #include "params/params.h"
 
 #include "base/rng.h"
+#include "base/bf16.h"
 #include "testing/check.h"
 
 #include <math.h>
@@ -170,12 +171,14 @@ static void initial_contents_are_rounded_as_asked_then_stored(void)
   struct param_table *t = NULL;
   if (!CHECK_OK(params_create(&c, &t))) return;
   double exact[66], wide[66];
-  float single[66];
+  float single[66], half[66];
   params_initial(t, 0, 5, true, DTYPE_F64, DTYPE_F64, 0, 66, exact);
   params_initial(t, 0, 5, true, DTYPE_F32, DTYPE_F64, 0, 66, wide);
   params_initial(t, 0, 5, true, DTYPE_F32, DTYPE_F32, 0, 66, single);
+  params_initial(t, 0, 5, true, DTYPE_BF16, DTYPE_F32, 0, 66, half);
   int inexact = 0;
   for (int k = 0; k < 66; k++) {
+    CHECK(half[k] == bf16_widen(bf16_round_f64(exact[k])));
     CHECK(wide[k] == (double)(float)exact[k] && single[k] == (float)exact[k]);
     inexact += wide[k] != exact[k];
   }

@@ -4,8 +4,9 @@
 
 static void ranks_equal_emulated_replicas_in_bits(void)
 {
-  static const char *const variants[] = {"", "reduce_each: microbatch", "precision: float64\nbucket: 3000", "overlap: false\ntied: false"};
-  for (int i = 0; i < 4; i++) {
+  static const char *const variants[] = {"", "reduce_each: microbatch", "precision: float64\nbucket: 3000", "overlap: false\ntied: false",
+                                        "precision: bf16\nbucket: 3000"};
+  for (int i = 0; i < 5; i++) {
     char ranks[16], serial[16], settings[256];
     snprintf(ranks, sizeof ranks, "ranks%d", i);
     snprintf(serial, sizeof serial, "serial%d", i);
@@ -25,13 +26,31 @@ static void ranks_equal_emulated_replicas_in_bits(void)
   }
 }
 
+/* Stages and tensor ranks send bf16; gradients of both uses of the tied matrix are float32. */
+static void stages_in_bf16_equal_one_in_bits(void)
+{
+  static const char *const cuts[] = {"pp: 2", "pp: 2\nschedule: zb-h1", "pp: 2\ndp: 2\nreduce: ordered"};
+  fixture_run("bf16", "precision: bf16\ndump: gradients\ndropout: 0.1\nglobal_batch: 8");
+  fixture_run("bf16two", "precision: bf16\ndump: gradients\ndropout: 0.1\nglobal_batch: 8\nreplicas: 2");
+  if (!CHECK(TRAIN(1, "bf16", "bf16two") == 0)) return;
+  for (int i = 0; i < 3; i++) {
+    char name[16], settings[256];
+    snprintf(name, sizeof name, "bf16cut%d", i);
+    snprintf(settings, sizeof settings, "precision: bf16\ndump: gradients\ndropout: 0.1\nglobal_batch: 8\n%s", cuts[i]);
+    fixture_run(name, settings);
+    if (!CHECK(TRAIN(i < 2 ? 2 : 4, name) == 0)) return;
+    CHECK(fixture_same_bits(name, i < 2 ? "bf16" : "bf16two"));
+  }
+}
+
 static void lazy_sees_every_access_ordered(void)
 {
   char name[16], settings[256];
-  for (int seed = 1; seed <= 3; seed++) {
+  for (int seed = 1; seed <= 4; seed++) {
     snprintf(name, sizeof name, "lazy%d", seed);
     snprintf(settings, sizeof settings,
-             "device: lazy\nlazy_seed: %d\npoison_end: true\ndump: all\ndropout: 0.1\ndp: 2\nreduce: ordered\nbucket: 3000\nevaluate_each: 1", seed);
+             "device: lazy\nlazy_seed: %d\npoison_end: true\ndump: all\ndropout: 0.1\ndp: 2\nreduce: ordered\nbucket: 3000\nevaluate_each: 1%s",
+             seed, seed == 4 ? "\nprecision: bf16" : "");
     fixture_run(name, settings);
     if (!CHECK(TRAIN(2, name) == 0)) return;
     json_t *r = fixture_records(name);
@@ -47,6 +66,7 @@ int main(void)
 {
   static const struct test tests[] = {
     TEST(ranks_equal_emulated_replicas_in_bits),
+    TEST(stages_in_bf16_equal_one_in_bits),
     TEST(lazy_sees_every_access_ordered),
   };
   return fixture_main("train_bits", tests, sizeof tests / sizeof *tests);

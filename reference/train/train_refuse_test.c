@@ -16,6 +16,7 @@ static void what_a_run_file_says_is_checked_before_any_work(void)
   refuses(1, "stepz: 3", 2, "stepz");
   refuses(1, "corpus: /nowhere/at/all\nvocab: 256", 2, "corpus: '/nowhere/at/all'");
   refuses(1, "corpus: /etc", 2, "vocab: 131");
+  refuses(1, "precision: tf32", 2, "precision: tf32 is a mode of GPUs, but device is cpu; valid: float64, float32, bf16");
   refuses(1, "dp: 2", 2, "dp * tp * pp = 2 ranks, the job has 1");
   refuses(1, "fault: ln-ga-mean-of-mean", 2, "ln-ga-mean-of-means");
   refuses(2, "dp: 1", 2, "dp * tp * pp = 1 ranks, the job has 2");

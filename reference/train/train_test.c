@@ -60,6 +60,70 @@ static void weights_written_are_weights_read(void)
   CHECK(fixture_same_file("whole", "again", "blocks.step0.safetensors"));
 }
 
+static json_t *header_of(const char *name, const char *file)
+{
+  char path[512];
+  uint64_t n = 0;
+  snprintf(path, sizeof path, "%s/%s/%s", fixture_dir, name, file);
+  FILE *f = fopen(path, "r");
+  char *text = f && fread(&n, sizeof n, 1, f) == 1 && n < 1 << 20 ? calloc(1, (size_t)n + 1) : NULL;
+  json_t *header = text && fread(text, 1, (size_t)n, f) == n ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  if (f) fclose(f);
+  return header;
+}
+
+static bool all_of_type(const char *name, const char *file, const char *type)
+{
+  json_t *header = header_of(name, file), *one;
+  const char *key;
+  bool same = json_object_size(header) > 0;
+  json_object_foreach(header, key, one)
+    if (strcmp(key, "__metadata__") != 0) same = same && strcmp(record_get_text(one, "dtype"), type) == 0;
+  json_decref(header);
+  return same;
+}
+
+/* What a bf16 run shows as weights are those that updates are added to: the same as a float32 run starts from, and
+ * moving by less than bf16 could hold. */
+static void bf16_keeps_its_weights_in_float32(void)
+{
+  fixture_run("half", "precision: bf16\ndump: all\nlr: 0.00001\nweight_decay: 0");
+  fixture_run("single", "precision: float32\ndump: all\nlr: 0.00001\nweight_decay: 0");
+  if (!CHECK(TRAIN(1, "half", "single") == 0)) return;
+  CHECK(fixture_same_file("half", "single", "weights.step0.safetensors"));
+  CHECK(!fixture_same_file("half", "single", "gradients.step0.safetensors"));
+  static const char *const state[] = {"weights.step2.safetensors", "gradients.step1.safetensors", "moments1.step1.safetensors",
+                                      "moments2.step1.safetensors"};
+  for (int i = 0; i < 4; i++) CHECK(all_of_type("half", state[i], "F32"));
+  CHECK(!fixture_same_file("half", "single", "weights.step2.safetensors"));
+  json_t *r = fixture_records("half"), *s = fixture_records("single");
+  CHECK_NEAR(fixture_real(r, "step", 0, 1, "got.loss"), fixture_real(s, "step", 0, 1, "got.loss"), 0.01);
+  CHECK(fixture_real(r, "step", 0, 1, "got.loss") != fixture_real(s, "step", 0, 1, "got.loss"));
+  const json_t *a = fixture_find(r, "parameter", 0, -1, 3), *b = fixture_find(s, "parameter", 0, -1, 3);
+  CHECK(a && b && strcmp(record_get_text(a, "got.hash"), record_get_text(b, "got.hash")) == 0);
+  json_decref(r);
+  json_decref(s);
+}
+
+static void products_are_timed_in_every_precision(void)
+{
+  static const char *const names[][2] = {{"float64", "dgemm"}, {"float32", "sgemm"}, {"bf16", "bgemm"}};
+  for (int i = 0; i < 3; i++) {
+    char settings[96];
+    snprintf(settings, sizeof settings, "task: gemm\nsize: 16\nrepeats: 2\nprecision: %s", names[i][0]);
+    fixture_run(names[i][1], settings);
+    if (!CHECK(TRAIN(1, names[i][1]) == 0)) return;
+    json_t *r = fixture_records(names[i][1]);
+    const json_t *m = fixture_find(r, "measure", 0, -1, 2);
+    if (CHECK(m != NULL)) {
+      CHECK(strcmp(record_get_text(m, "got.what"), names[i][1]) == 0 && record_get_int(m, "got.size", 0) == 64);
+      CHECK(record_get_int(m, "got.bytes", 0) == 3 * 64 * 64 * (8 >> i));
+    }
+    json_decref(r);
+  }
+}
+
 /* --- records ------------------------------------------------------------------------------ */
 
 static void counts_and_sums_agree_over_ranks(void)
@@ -117,6 +181,8 @@ int main(void)
     TEST(order_of_run_files_changes_no_bit),
     TEST(order_of_micro_batches_changes_rounding_only),
     TEST(weights_written_are_weights_read),
+    TEST(bf16_keeps_its_weights_in_float32),
+    TEST(products_are_timed_in_every_precision),
     TEST(counts_and_sums_agree_over_ranks),
     TEST(evaluation_equals_the_training_path),
   };

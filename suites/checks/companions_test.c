@@ -61,6 +61,25 @@ static void layouts_buckets_and_faults_share_one_truth(void)
   CHECK(truth.precision == PRECISION_F64 && truth.weights_as == DTYPE_F32 && truth.dp == 1 && truth.fault[0] == '\0');
 }
 
+/* bf16: the case's own weights, in bf16 or not; noise in bf16, on the device that rounds as the case does. */
+static void companions_start_from_the_weights_of_the_case(void)
+{
+  for (int i = 0; i < 4; i++) {
+    struct run_config c = a_case();
+    struct companion out[16];
+    c.precision = PRECISION_BF16;
+    c.weights_as = i % 2 ? DTYPE_BF16 : DTYPE_F32;
+    c.device = i / 2 ? DEVICE_CUDA : DEVICE_LAZY;
+    const int n = companions_noise(&c, out, 16);
+    CHECK(n == 1 + COMPANIONS_NOISE);
+    for (int k = 0; k < n; k++) {
+      CHECK(out[k].config.weights_as == c.weights_as);
+      CHECK(out[k].config.precision == (k == 0 ? PRECISION_F64 : PRECISION_BF16));
+      CHECK(out[k].config.device == (k > 0 && i / 2 ? DEVICE_CUDA : DEVICE_CPU));
+    }
+  }
+}
+
 static void what_is_learned_has_its_own_truth(void)
 {
   const struct run_config a = a_case(), truth = truth_of(&a);
@@ -159,6 +178,7 @@ int main(void)
 {
   static const struct test tests[] = {
     TEST(layouts_buckets_and_faults_share_one_truth),
+    TEST(companions_start_from_the_weights_of_the_case),
     TEST(what_is_learned_has_its_own_truth),
     TEST(eight_legal_runs_all_differ_and_half_split_sums_as_the_layout_does),
     TEST(products_are_split_as_tensor_ranks_split_them),

@@ -96,7 +96,14 @@ static void memory_of_each_part_by_hand(void)
   CHECK(of(&c).activations_bytes == N * 4.0 * ((16.0 * 6.0 + 4.0 + 2.0) + 6.0 + 30.0));
   c.vocab = 1000;
   CHECK(of(&c).activations_bytes == N * 4.0 * ((16.0 * 6.0 + 4.0 + 2.0) + 6.0 + (6.0 + 3.0 + 1000.0) + 6.0));
+  /* bf16: means, deviations and log-sums stay float32, as do gradients, moments and the master copy */
+  c.precision = PRECISION_BF16;
+  const double half = predict_flat(&c, &alone);
+  CHECK(half > flat); /* rows are padded to 256 bytes of bf16 */
+  CHECK(of(&c).parameters_bytes == 2.0 * half && of(&c).gradients_bytes == 4.0 * (half + 6000.0) && of(&c).optimizer_bytes == 12.0 * half);
+  CHECK(of(&c).activations_bytes == N * (2.0 * (16.0 * 6.0 + 6.0 + 6.0 + 1000.0 + 6.0) + 4.0 * (4.0 + 2.0 + 3.0)));
   c.optimizer = OPTIMIZER_SGD;
+  CHECK(of(&c).optimizer_bytes == 4.0 * half);
   c.precision = PRECISION_F64;
   CHECK(of(&c).optimizer_bytes == 0.0);
   CHECK(of(&c).parameters_bytes == 8.0 * predict_flat(&c, &alone));

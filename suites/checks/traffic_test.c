@@ -135,7 +135,7 @@ static void buckets_of_the_tied_matrix_are_alike(void)
 }
 
 /* The closed formulas of predict() give the same totals as the lists. */
-static void totals_are_those_of_the_formulas(void)
+static void check_totals(enum precision precision)
 {
   static const struct {
     int64_t dp, tp, pp;
@@ -145,6 +145,7 @@ static void totals_are_those_of_the_formulas(void)
               {2, 2, 2, SCHEDULE_ZB_H1, true}, {1, 1, 2, SCHEDULE_GPIPE, false}, {1, 2, 2, SCHEDULE_INTERLEAVED, true}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct run_config c = a_case(rows[i].dp, rows[i].tp, rows[i].pp);
+    c.precision = precision;
     c.layers = 4;
     c.schedule = rows[i].kind;
     c.sequence_parallel = rows[i].sequence;
@@ -172,6 +173,32 @@ static void totals_are_those_of_the_formulas(void)
   }
 }
 
+static void totals_are_those_of_the_formulas(void)
+{
+  for (int p = PRECISION_F64; p <= PRECISION_BF16; p++) check_totals((enum precision)p);
+}
+
+/* Of what passes hand on, of gradients of weights, and of the loss. */
+static void types_are_those_of_work_and_of_state(void)
+{
+  struct run_config c = a_case(2, 2, 2);
+  c.precision = PRECISION_BF16;
+  c.sequence_parallel = true;
+  for (int g = 0; g < TRAFFIC_GROUPS; g++) {
+    const struct layout at = {.pp = 1};
+    struct traffic t = of(&c, at, (enum traffic_group)g);
+    for (int k = 0; k < t.n; k++) {
+      const bool losses = t.calls[k].type == DTYPE_F64, sum = strcmp(t.calls[k].op, "allreduce") == 0;
+      const bool wide = g == TRAFFIC_DP || g == TRAFFIC_TIED || (g == TRAFFIC_TP && sum && !losses);
+      if (g == TRAFFIC_SUMS || g == TRAFFIC_NORM) CHECK(losses);
+      else if (!losses) CHECK(t.calls[k].type == (wide ? DTYPE_F32 : DTYPE_BF16));
+      else CHECK(g == TRAFFIC_TP);
+    }
+    CHECK(t.n > 0);
+    traffic_free(&t);
+  }
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -181,6 +208,7 @@ int main(void)
     TEST(stages_send_boundaries_and_the_tied_matrix),
     TEST(buckets_of_the_tied_matrix_are_alike),
     TEST(totals_are_those_of_the_formulas),
+    TEST(types_are_those_of_work_and_of_state),
   };
   return test_main("traffic", tests, sizeof tests / sizeof *tests);
 }

@@ -19,7 +19,7 @@ struct look {
 struct patient {
   struct env env;
   char launcher[LAUNCH_PATH], trainer[LAUNCH_PATH];
-  bool has_launcher, has_trainer;
+  bool has_launcher, has_trainer, alone; /* alone: built without MPI, needs no launcher */
 };
 
 static void say(struct look *l, enum level level, const char *mend, const char *format, ...) __attribute__((format(printf, 4, 5)));
@@ -49,7 +49,8 @@ static int run(const char *command, char *out, size_t bytes)
 
 static void look_launcher(struct patient *p, struct look *l)
 {
-  if (!p->has_launcher) say(l, BAD, "sudo apt-get install openmpi-bin", "%s", "neither mpirun nor mpiexec in PATH");
+  if (p->alone) say(l, GOOD, "", "none needed: built without MPI, every run has one rank");
+  else if (!p->has_launcher) say(l, BAD, "sudo apt-get install openmpi-bin", "%s", "neither mpirun nor mpiexec in PATH");
   else say(l, GOOD, "", "%s", p->launcher);
 }
 
@@ -82,6 +83,10 @@ static void look_libraries(struct patient *p, struct look *l)
 static void look_match(struct patient *p, struct look *l)
 {
   char command[LAUNCH_PATH + 64], text[16384], version[4096];
+  if (p->alone) {
+    say(l, GOOD, "", "none: built without MPI");
+    return;
+  }
   if (!p->has_launcher || !p->has_trainer) {
     say(l, BAD, "./ci/build", "nothing to compare");
     return;
@@ -156,6 +161,10 @@ static void look_gnuplot(struct patient *p, struct look *l)
 static void look_start(struct patient *p, struct look *l)
 {
   char command[2 * LAUNCH_PATH], text[4096];
+  if (p->alone) {
+    say(l, GOOD, "", "the trainer is started as it is");
+    return;
+  }
   if (!p->has_launcher) {
     say(l, BAD, "sudo apt-get install openmpi-bin", "nothing to start with");
     return;
@@ -179,7 +188,8 @@ enum status doctor_print(FILE *out)
   enum status status = STATUS_PASS;
   struct patient p = {.has_launcher = false};
   env_look(500, &p.env);
-  p.has_launcher = place_launcher(p.launcher, sizeof p.launcher) == ERR_OK;
+  p.alone = place_without_launcher();
+  p.has_launcher = !p.alone && place_launcher(p.launcher, sizeof p.launcher) == ERR_OK;
   p.has_trainer = place_trainer(p.trainer, sizeof p.trainer) == ERR_OK;
   for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
     struct look l = {.level = BAD};

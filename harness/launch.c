@@ -90,9 +90,14 @@ static void read_version(struct launch_world *w)
 enum err launch_look(const char *hosts, struct launch_world *out)
 {
   struct launch_world w = {.mpi = LAUNCH_OTHER, .root = geteuid() == 0};
-  TRY(place_launcher(w.launcher, sizeof w.launcher));
   TRY(place_trainer(w.trainer, sizeof w.trainer));
-  read_version(&w);
+  if (place_without_launcher()) {
+    w.mpi = LAUNCH_ALONE;
+    snprintf(w.version, sizeof w.version, "none (built without MPI)");
+  } else {
+    TRY(place_launcher(w.launcher, sizeof w.launcher));
+    read_version(&w);
+  }
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) FAIL(ERR_UNAVAILABLE, "sched_getaffinity: %s", strerror(errno));
   for (int c = 0; c < CPU_SETSIZE && w.cores < LAUNCH_CORES; c++)
@@ -182,16 +187,25 @@ static enum err words_other(const struct launch_world *w, const struct launch_wi
   return ERR_OK;
 }
 
+enum err launch_check(const struct launch_world *w, int ranks)
+{
+  if (w->mpi == LAUNCH_ALONE && ranks > 1)
+    FAIL(ERR_UNAVAILABLE, "%d ranks: this program was built without MPI (SHARDMARK_MPI=OFF) and starts one; valid: --ranks 1, or build with MPI",
+         ranks);
+  return ERR_OK;
+}
+
 enum err launch_make(const struct launch_world *w, const struct launch_wish *wish, struct launch_command *out)
 {
-  enum err err;
+  enum err err = ERR_OK;
+  TRY(launch_check(w, wish->ranks));
   if (wish->ranks < 1) FAIL(ERR_CONFIG, "ranks %d; valid: 1 or more", wish->ranks);
   if (w->hosts[0] && wish->ranks > w->slots)
     FAIL(ERR_CONFIG, "%d ranks wanted, host file %s offers %d; valid: 1..%d", wish->ranks, w->hosts, w->slots, w->slots);
   if (!w->hosts[0] && wish->cores_each > 0 && wish->ranks * wish->cores_each > w->cores)
     FAIL(ERR_CONFIG, "%d ranks of %d cores wanted, this machine has %d cores", wish->ranks, wish->cores_each, w->cores);
   struct launch_command made = {0}, *c = &made;
-  TRY_TO(free_lists, w->mpi == LAUNCH_OPENMPI ? words_openmpi(w, wish, c) : words_other(w, wish, c));
+  if (w->mpi != LAUNCH_ALONE) TRY_TO(free_lists, w->mpi == LAUNCH_OPENMPI ? words_openmpi(w, wish, c) : words_other(w, wish, c));
   TRY_TO(free_lists, add(&c->words, &c->n_words, "%s", w->trainer));
   for (int i = 0; i < wish->n_files; i++) TRY_TO(free_lists, add(&c->words, &c->n_words, "%s", wish->files[i]));
   *out = made;

@@ -9,7 +9,8 @@
 
 #include "base/err.h"
 
-enum launch_mpi { LAUNCH_OPENMPI, LAUNCH_MPICH, LAUNCH_OTHER };
+/* ALONE: built without MPI and no launcher is named, so the trainer is started as it is, as one rank. */
+enum launch_mpi { LAUNCH_OPENMPI, LAUNCH_MPICH, LAUNCH_OTHER, LAUNCH_ALONE };
 enum { LAUNCH_PATH = 4096, LAUNCH_CORES = 1024, LAUNCH_HOSTS = 1024 };
 
 /* A host file: `name`, `name:n` or `name slots=n` a line; 1 slot where none is told. */
@@ -36,6 +37,8 @@ struct launch_world {
 };
 /* Looks at this machine; hosts NULL: none.  Fails: ERR_UNAVAILABLE (no launcher or trainer), ERR_CONFIG (host file). */
 enum err launch_look(const char *hosts, struct launch_world *out);
+/* May so many ranks be started at all?  Fails: ERR_UNAVAILABLE for more than one without MPI. */
+enum err launch_check(const struct launch_world *w, int ranks);
 /* From the first lines of `launcher --version`. */
 enum launch_mpi launch_which(const char *text);
 
@@ -54,7 +57,7 @@ struct launch_command {
   int n_words, n_settings;
 };
 /* Owner of *out's lists: the caller, until launch_free().  Fails: ERR_CONFIG when the ranks do not
- * fit (host file's slots; bound ranks beyond the cores), with the numbers; ERR_MEMORY. */
+ * fit (host file's slots; bound ranks beyond the cores), with the numbers; ERR_UNAVAILABLE as launch_check(); ERR_MEMORY. */
 enum err launch_make(const struct launch_world *w, const struct launch_wish *wish, struct launch_command *out);
 void launch_free(struct launch_command *c);
 

@@ -68,6 +68,18 @@ static void mpich_gets_its_own_words(void)
   CHECK_TEXT_HAS(text, "/bin/mpirun -n 8 -f /tmp/hosts -bind-to core:2 /bin/trainer a.yaml ");
 }
 
+static void without_mpi_one_rank_is_the_trainer_itself(void)
+{
+  char text[2048];
+  struct launch_command c = {0};
+  const struct launch_world w = world(LAUNCH_ALONE);
+  made(&w, &(struct launch_wish){.ranks = 1, .files = files, .n_files = 2}, text, sizeof text);
+  CHECK(strcmp(text, "/bin/trainer a.yaml b.yaml ") == 0);
+  CHECK_ERR(launch_make(&w, &(struct launch_wish){.ranks = 2, .files = files, .n_files = 1}, &c), ERR_UNAVAILABLE);
+  CHECK_TEXT_HAS(err_text(), "2 ranks: this program was built without MPI");
+  CHECK(c.words == NULL);
+}
+
 static void ranks_that_do_not_fit_are_refused_with_numbers(void)
 {
   struct launch_command c = {0};
@@ -127,6 +139,7 @@ int main(void)
     TEST(versions_tell_the_mpi),
     TEST(open_mpi_gets_what_it_needs),
     TEST(mpich_gets_its_own_words),
+    TEST(without_mpi_one_rank_is_the_trainer_itself),
     TEST(ranks_that_do_not_fit_are_refused_with_numbers),
     TEST(hosts_are_filled_in_the_order_of_their_file),
     TEST(every_allocation_may_fail),

@@ -66,6 +66,12 @@ enum err place_trainer(char *out, size_t bytes)
   FAIL(ERR_UNAVAILABLE, "%s is not there: build it with ./ci/build", out);
 }
 
+bool place_without_launcher(void)
+{
+  const char *other = getenv("SHARDMARK_MPIEXEC");
+  return !SHARDMARK_MPI && !(other && *other);
+}
+
 enum err place_launcher(char *out, size_t bytes)
 {
   const char *other = getenv("SHARDMARK_MPIEXEC");

@@ -84,7 +84,8 @@ static enum err check_layouts(const struct session *s)
     if (s->world.hosts[0] && r->ranks > s->world.slots)
       FAIL(ERR_CONFIG, "case %s: %d ranks wanted, host file %s offers %d; valid: --ranks 1..%d", r->name, r->ranks, s->world.hosts,
            s->world.slots, s->world.slots);
-    enum err err = cut_check_hosts(&r->config, &s->world.on);
+    enum err err = launch_check(&s->world, r->ranks);
+    if (!err) err = cut_check_hosts(&r->config, &s->world.on);
     if (!err) err = cut_verify(&r->config, &pipeline);
     if (err) FAIL(err, "case %s: %s", r->name, err_text());
   }

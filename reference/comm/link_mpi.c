@@ -1,18 +1,15 @@
 /* link_mpi.c - the MPI behind link.h: handles, types, non-blocking starts, errors into text.  The
  * only place that calls MPI and knows its codes. */
 #include "comm/comm_state.h"
+#include "comm/link_host.h"
 
 #include "base/bf16.h"
-#include "base/clock.h"
 #include "comm/pmpi_shim.h"
-#include "comm/view.h"
 
 #include <mpi.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct mpi_link {
   struct link base;
@@ -203,22 +200,6 @@ static enum err test(struct link *link, bool *done)
   return ERR_OK;
 }
 
-enum err link_wait(struct link *l)
-{
-  double pause_ms = 0.02;
-  for (int tries = 0;; tries++) {
-    bool done = false;
-    TRY(link_test(l, &done));
-    if (done) return ERR_OK;
-    if (tries < 16) {
-      sched_yield();
-      continue;
-    }
-    clock_sleep_ms(pause_ms);
-    if (pause_ms < 1) pause_ms *= 1.5;
-  }
-}
-
 static MPI_Request *next_request(struct mpi_link *l)
 {
   BUG_IF(l->in_flight == LINK_MESSAGES);
@@ -346,61 +327,10 @@ static enum err recv(struct link *link, void *at, int64_t count, enum dtype type
   return ERR_OK;
 }
 
-/* --- memory of the host, and marks ------------------------------------------ */
-
-static enum err pack(struct link *l, const struct tensor *t, int64_t first, int64_t count, void *at)
-{
-  (void)l;
-  view_pack(t, first, count, at);
-  return ERR_OK;
-}
-
-static enum err unpack(struct link *l, const struct tensor *t, int64_t first, int64_t count, const void *at)
-{
-  (void)l;
-  view_unpack(t, first, count, at);
-  return ERR_OK;
-}
-
-static enum err reduce(struct link *l, void *parts, int n, int64_t count, enum dtype type, enum comm_op op)
-{
-  (void)l;
-  view_reduce(parts, n, count, type, op);
-  return ERR_OK;
-}
-
-static enum err copy(struct link *l, const struct tensor *to, const struct tensor *from)
-{
-  (void)l;
-  for (int64_t row = 0; row < from->rows; row++)
-    memmove(tensor_row(to, row), tensor_row(from, row), (size_t)from->cols * dtype_bytes(from->type));
-  return ERR_OK;
-}
-
-static enum err flip(struct link *l, void *byte, unsigned char bits)
-{
-  (void)l;
-  *(unsigned char *)byte ^= bits;
-  return ERR_OK;
-}
-
-static enum err started(struct link *l, const struct link_mark *m)
-{
-  (void)l;
-  trace_started(m->comm, m->op, m->sequence, m->step);
-  return ERR_OK;
-}
-
-static enum err done(struct link *l, const struct link_mark *m)
-{
-  (void)l;
-  trace_done(m->comm, m->sequence);
-  return ERR_OK;
-}
-
 static const struct link_calls calls = {
-  .destroy = destroy, .test = test, .started = started, .done = done, .allreduce = allreduce,
+  .destroy = destroy, .test = test, .started = link_host_started, .done = link_host_done, .allreduce = allreduce,
   .reduce_scatter = reduce_scatter, .allgather = allgather, .broadcast = broadcast, .barrier = barrier,
   .exchange_shares = exchange_shares, .gather_shares = gather_shares, .exchange_parts = exchange_parts,
-  .send = send, .recv = recv, .pack = pack, .unpack = unpack, .reduce = reduce, .copy = copy, .flip = flip,
+  .send = send, .recv = recv, .pack = link_host_pack, .unpack = link_host_unpack, .reduce = link_host_reduce,
+  .copy = link_host_copy, .flip = link_host_flip,
 };

@@ -99,7 +99,7 @@ static enum err agree_on_runs(struct comm_world *w, const struct request *r, str
   TRY(comm_agree(w, read_runs(r, runs)));
   for (int i = 0; i < r->n_files; i++)
     if (config_ranks(&runs[i]) != comm_size(w))
-      FAIL(ERR_CONFIG, "%s: dp * tp * pp = %lld ranks, the job has %d", r->files[i], (long long)config_ranks(&runs[i]), comm_size(w));
+      FAIL(ERR_CONFIG, "%s: dp * tp * pp = %lld ranks, the job has %d (%s)", r->files[i], (long long)config_ranks(&runs[i]), comm_size(w), comm_library());
   return ERR_OK;
 }
 

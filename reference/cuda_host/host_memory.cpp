@@ -313,6 +313,21 @@ void host_memory_drop(void)
 
 /* --- CUDA's names ---------------------------------------------------------------------- */
 
+void cuda_host_count(struct cuda_host_alive *out)
+{
+  host_entry entry;
+  const host_state &h = host_state_get();
+  int streams = 0;
+  for (const auto &stream : h.streams) {
+    bool made = !stream->closed;
+    for (int i = 0; i < HOST_DEVICES_MAX; i++) made = made && stream != h.null_stream[i];
+    streams += made;
+  }
+  out->streams = streams;
+  out->blocks = (int)memory().blocks.size();
+  out->pinned = (int)memory().pinned.size();
+}
+
 int cuda_host_is_device(const void *at, size_t bytes)
 {
   host_entry entry;

@@ -7,7 +7,11 @@
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef SHARDMARK_CUDA_HOST
+#include <cuda_host.h>
+#endif
 
+static struct log seen;
 static const struct dev_kernel append = {.name = "append", .cuda = append_cuda};
 static const struct dev_kernel add = {.name = "add", .cuda = add_cuda};
 static const struct dev_kernel judge = {.name = "judge", .cuda = judge_cuda};
@@ -135,6 +139,22 @@ static void pageable_memory_is_read_at_once(void)
   dev_close(d);
 }
 
+/* More than the queue or the ring have places for, none waited for by the host. */
+static void many_small_copies_keep_their_values(void)
+{
+  enum { N = 3000 };
+  struct dev *d = open_cuda();
+  struct dev_stream *s = stream(d, "compute", DEV_COMPUTE);
+  static int got[N];
+  int *at = ints(d, s, got, N), wrong = 0;
+  for (int i = 0; i < N; i++) CHECK_OK(dev_copy_in(s, at + i, &i, sizeof i));
+  for (int i = 0; i < N; i++) CHECK_OK(dev_copy_out(s, &got[i], at + N - 1 - i, sizeof *at));
+  CHECK_OK(dev_sync(d));
+  for (int i = 0; i < N; i++) wrong += got[i] != N - 1 - i;
+  CHECK(wrong == 0);
+  dev_close(d);
+}
+
 static void work_without_a_cuda_form_is_refused(void)
 {
   struct dev *d = open_cuda();
@@ -156,6 +176,10 @@ static void the_cuda_side_of_a_stream_is_known(void)
   CHECK(compute->workspace != NULL && compute->workspace_bytes > 0 && comm->workspace == NULL && comm->workspace_bytes == 0);
   CHECK(compute->capability >= 80 && compute->multiprocessors > 0 && compute->device == 0 && compute->products->at == NULL);
   CHECK(dev_cuda_of(stream(cpu, "compute", DEV_COMPUTE)) == NULL);
+  const char *uuid = dev_uuid(d), *form = "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+  bool formed = strlen(uuid) == strlen(form) && strncmp(uuid, "GPU-", 4) == 0;
+  for (size_t i = 4; formed && form[i]; i++) formed = form[i] == '-' ? uuid[i] == '-' : strchr("0123456789abcdef", uuid[i]) != NULL;
+  CHECK(formed);
   dev_close(cpu);
   dev_close(d);
   config.index = dev_count(DEV_CUDA);
@@ -164,6 +188,36 @@ static void the_cuda_side_of_a_stream_is_known(void)
   config.index = -1;
   CHECK_ERR(dev_open(&config, &d), ERR_UNAVAILABLE);
 }
+
+#ifdef SHARDMARK_CUDA_HOST
+static enum err use_everything(struct dev *d)
+{
+  struct dev_stream *s = stream(d, "compute", DEV_COMPUTE), *t = stream(d, "comm", DEV_TRANSFER);
+  const struct dev_interval *rows;
+  int64_t n, lost;
+  void *pinned;
+  TRY(dev_trace(d, 100));
+  TRY(dev_host_alloc(d, 100, &pinned));
+  int *at = ints(d, s, &(int){0}, 1);
+  TRY(submit_add(s, at, at, 1, 0));
+  TRY(submit_log(t, &seen, 1));
+  TRY(dev_sync(d));
+  return dev_trace_take(d, &rows, &n, &lost);
+}
+
+static void closing_gives_everything_back(void)
+{
+  struct cuda_host_alive before, within, after;
+  cuda_host_count(&before);
+  struct dev *d = open_cuda();
+  CHECK_OK(use_everything(d));
+  cuda_host_count(&within);
+  dev_close(d);
+  cuda_host_count(&after);
+  CHECK(within.streams > before.streams && within.blocks > before.blocks && within.pinned > before.pinned);
+  CHECK(after.streams == before.streams && after.blocks == before.blocks && after.pinned == before.pinned);
+}
+#endif
 
 /* --- errors ---------------------------------------------------------------------------- */
 
@@ -500,6 +554,10 @@ int main(void)
       TEST(hosted_work_stands_between_kernels),
       TEST(events_order_kernels_and_hosted_work),
       TEST(pageable_memory_is_read_at_once),
+      TEST(many_small_copies_keep_their_values),
+#ifdef SHARDMARK_CUDA_HOST
+      TEST(closing_gives_everything_back),
+#endif
       TEST(work_without_a_cuda_form_is_refused),
       TEST(the_cuda_side_of_a_stream_is_known),
       TEST(a_kernel_reports_what_is_wrong_with_the_data),

@@ -3,8 +3,8 @@
 
 static struct dev_health healthy(void)
 {
-  return (struct dev_health){.clock_mhz = 1900, .clock_max_mhz = 1980, .temperature_c = 60, .ecc_corrected = 3, .ecc_uncorrected = 1,
-                             .held_by_power_ns = 5, .held_by_heat_ns = 7, .reasons = 0};
+  return (struct dev_health){.clock_mhz = 1900, .clock_max_mhz = 1980, .temperature_c = 60, .ecc_corrected = 3, .ecc_uncorrected = 0,
+                             .held_by_power_ns = 5, .held_by_heat_ns = 0, .reasons = 0};
 }
 
 static void a_quiet_card_passes(void)
@@ -19,7 +19,7 @@ static void lost_data_makes_any_run_invalid(void)
   struct dev_health after = healthy();
   after.ecc_corrected = 9; /* was put right */
   CHECK_OK(dev_health_judge(&before, &after, false));
-  after.ecc_uncorrected = 3;
+  after.ecc_uncorrected = 2;
   CHECK_ERR(dev_health_judge(&before, &after, false), ERR_INVALID);
   CHECK_TEXT_HAS(err_text(), "2 uncorrected ECC errors");
 }

@@ -56,6 +56,26 @@ static void the_host_waits_only_when_the_queue_is_full(void)
   }
 }
 
+/* What stands in the way of the newest is the oldest alone (on cuda those up to the next 128th). */
+static void a_full_queue_waits_for_the_oldest_alone(void)
+{
+  for (size_t k = 0; k < kind_count(); k++) {
+    if (kind_at(k) == DEV_LAZY) continue; /* it never runs ahead of the host */
+    log_restart();
+    atomic_store(&gate_open, false);
+    struct dev *d = open_kind(kind_at(k));
+    struct dev_stream *s = stream(d, "compute", DEV_COMPUTE);
+    for (int i = 0; i < 600; i++) CHECK_OK(submit_log(s, &seen, 0));
+    CHECK_OK(submit(s, &gate_kernel, NULL, 0, NULL, 0));
+    for (int i = 601; i < DEV_QUEUE_SLOTS + 300; i++) CHECK_OK(submit_log(s, &seen, 0));
+    CHECK(seen.n >= 300 && seen.n <= 600); /* and the host is here */
+    atomic_store(&gate_open, true);
+    CHECK_OK(dev_sync(d));
+    CHECK(seen.n == DEV_QUEUE_SLOTS + 299);
+    dev_close(d);
+  }
+}
+
 static void work_after_a_wait_follows_the_event(void)
 {
   EACH_KIND(d) {
@@ -467,6 +487,7 @@ int main(void)
       TEST(a_stream_keeps_its_order),
       TEST(a_full_queue_makes_the_host_wait_and_loses_nothing),
       TEST(the_host_waits_only_when_the_queue_is_full),
+      TEST(a_full_queue_waits_for_the_oldest_alone),
       TEST(work_after_a_wait_follows_the_event),
       TEST(an_order_passes_through_streams_that_only_wait),
       TEST(a_wait_holds_the_record_before_it_and_not_a_later_one),

@@ -43,6 +43,11 @@ const char *cuda_host_message(void);
 /* --- memory: with AddressSanitizer these mark bytes, else they do nothing -------------- */
 void cuda_host_poison(const void *at, size_t bytes);
 void cuda_host_unpoison(const void *at, size_t bytes);
+/* Streams that callers made, blocks of device memory and of pinned memory that live: what is not given back shows. */
+struct cuda_host_alive {
+  int streams, blocks, pinned;
+};
+void cuda_host_count(struct cuda_host_alive *out);
 /* Whether [at, at + bytes) lies in one live block of device memory. */
 int cuda_host_is_device(const void *at, size_t bytes);
 

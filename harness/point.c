@@ -137,6 +137,7 @@ static enum err record_point(const struct timing *b, const struct point *q, cons
   record_int(f, "got.repeats", q->own ? q->own->n_samples : 0);
   record_text(f, "got.evidence", evidence->outcome == OUTCOME_PASS && evidence->state == TRIAL_JUDGED ? evidence->name : "");
   record_bool(f, "got.correctness_only", q->own == NULL);
+  if (q->own == NULL) record_text(f, "got.correctness_reason", q->only ? q->only : "more ranks than cores");
   record_text(f, "got.withheld", withheld);
   if (q->own && q->own->n_samples && !broken(q->own)) {
     double peak[TIMING_REPEATS], largest = 0;
@@ -171,7 +172,9 @@ enum err point_settle(struct timing *b, const struct point *q)
   if (t->outcome != OUTCOME_PASS) return session_settled(b->s, q->trial);
   if (q->own == NULL && !*why) {
     t->outcome = OUTCOME_PASS;
-    snprintf(t->sentence, sizeof t->sentence, "correctness only: %d ranks on %d cores; %s passed", q->ranks, b->s->world.cores, evidence->name);
+    char cores[64];
+    snprintf(cores, sizeof cores, "%d ranks on %d cores", q->ranks, b->s->world.cores);
+    snprintf(t->sentence, sizeof t->sentence, "correctness only: %s; %s passed", q->only ? q->only : cores, evidence->name);
   } else if (!*why) {
     t->outcome = OUTCOME_PASS;
     const struct stats_interval e = ratio(q->own, q->ranks, q->base, q->base_ranks);

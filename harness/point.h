@@ -7,6 +7,7 @@
 struct point {
   int trial, ranks, base_ranks;
   struct timing_setting *own, *base, *copies, *alone; /* NULL: not timed */
+  const char *only;  /* why it is correctness only; NULL: for want of cores, or not that  */
   double want_loss; /* first loss of one rank on the same global batch; NaN: not had */
 };
 /* Writes the point's record and settles its trial. */

@@ -1,7 +1,7 @@
 /* section_scaling.c - the one table of speed, and efficiency over ranks. */
 #include "reports/sections.h"
-
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct column columns[] = {
@@ -54,8 +54,11 @@ static json_t *row_of(const json_t *point)
   interval(row, point, "got.efficiency", "efficiency_text");
   interval(row, point, "got.copies", "copies_text");
   const char *withheld = record_get_text(point, "got.withheld");
-  const bool shared = json_is_true(json_object_get(point, "got.correctness_only"));
-  json_object_set_new(row, "note", json_string(withheld && withheld[0] ? withheld : shared ? "correctness only: more ranks than cores" : ""));
+  const char *why = record_get_text(point, "got.correctness_reason");
+  char only[128] = "";
+  if (json_is_true(json_object_get(point, "got.correctness_only")))
+    snprintf(only, sizeof only, "correctness only: %s", why ? why : "more ranks than cores");
+  json_object_set_new(row, "note", json_string(withheld && withheld[0] ? withheld : only));
   return row;
 }
 

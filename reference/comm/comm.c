@@ -112,6 +112,7 @@ void comm_destroy(struct comm *c)
 }
 
 enum err comm_nccl(char *out, size_t bytes) { return link_cuda_library(out, bytes); }
+enum err comm_topology(char *out, size_t bytes) { return link_cuda_topology(out, bytes); }
 
 enum err comm_check_nccl(struct comm_world *w, struct dev *d)
 {

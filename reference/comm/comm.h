@@ -35,6 +35,8 @@ int comm_node_rank(const struct comm_world *w); /* among the ranks of this host 
 int comm_node_size(const struct comm_world *w);
 const char *comm_library(void); /* "Open MPI 4.1.4", "MPICH 4.0.2" */
 enum err comm_nccl(char *out, size_t bytes); /* "2.28.9"; ERR_UNAVAILABLE: why there is none */
+/* How many GPUs this host has, at which addresses, and how many pairs reach each other directly. */
+enum err comm_topology(char *out, size_t bytes);
 /* All ranks: may those of the whole job exchange by NCCL?  Fails as comm_create, on all alike. */
 enum err comm_check_nccl(struct comm_world *w, struct dev *d);
 

@@ -14,6 +14,7 @@ enum err link_cuda_create(struct link *mpi, const int *ranks, struct dev_stream 
 /* The checks alone. */
 enum err link_cuda_check(struct link *mpi, const int *ranks, const char *uuid);
 enum err link_cuda_library(char *out, size_t bytes); /* "2.28.9" */
+enum err link_cuda_topology(char *out, size_t bytes);
 #else
 static inline enum err link_cuda_create(struct link *mpi, const int *ranks, struct dev_stream *s,
                                         const struct comm_config *config, void *scratch, struct link **out)
@@ -32,6 +33,7 @@ static inline enum err link_cuda_library(char *out, size_t bytes)
   (void)out, (void)bytes;
   FAIL(ERR_UNAVAILABLE, "this build has no CUDA");
 }
+static inline enum err link_cuda_topology(char *out, size_t bytes) { return link_cuda_library(out, bytes); }
 #endif
 
 #endif

@@ -143,6 +143,15 @@ cudaError_t cudaGetDeviceCount(int *count)
   return host_return(error);
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+  host_entry entry;
+  const int n = host_state_get().devices;
+  if (can == NULL || device < 0 || device >= n || peer < 0 || peer >= n) return host_return(cudaErrorInvalidDevice);
+  *can = device != peer;
+  return host_return(cudaSuccess);
+}
+
 cudaError_t cudaSetDevice(int device)
 {
   host_entry entry;

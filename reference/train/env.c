@@ -57,7 +57,9 @@ static enum err record_gpu(struct record_file *f, const struct output *o)
   dev_close(d);
   record_text(f, "env.gpu", text);
   log_info("%s: on %s", o->run->name, text); /* a host build says here that it is no GPU */
-  if (comm_nccl(text, sizeof text) == ERR_OK) record_text(f, "env.nccl", text);
+  record_text(f, "env.nccl", comm_nccl(text, sizeof text) == ERR_OK ? text : err_text());
+  TRY(comm_topology(text, sizeof text));
+  record_text(f, "env.gpu_topology", text);
   return ERR_OK;
 }
 
@@ -90,5 +92,7 @@ enum err env_record(struct record_file *f, const struct output *o)
   record_variable(f, "env.OMP_NUM_THREADS");
   record_variable(f, "env.DNNL_MAX_CPU_ISA");
   record_variable(f, "env.OPENBLAS_CORETYPE");
+  record_variable(f, "env.NCCL_ALGO");
+  record_variable(f, "env.NCCL_PROTO");
   return ERR_OK;
 }

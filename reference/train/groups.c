@@ -103,6 +103,7 @@ enum err groups_create(struct trainer *t)
 {
   enum err err;
   TRY(check_hosts(t));
+  if (t->run.device == DEVICE_CUDA && t->run.transport == TRANSPORT_NCCL && comm_size(t->world) > 1) TRY(comm_check_nccl(t->world, t->dev));
   int *ranks = malloc((size_t)comm_size(t->world) * sizeof *ranks);
   if (ranks == NULL) FAIL(ERR_MEMORY, "list of %d ranks", comm_size(t->world));
   TRY_TO(free_ranks, create_replicas(t, ranks));

@@ -173,6 +173,27 @@ static void bytes_that_mpi_saw_and_the_trace_did_not_fail(void)
   bench_teardown(&b);
 }
 
+/* On GPUs NCCL carries all of it, unless it is staged. */
+static void mpi_sees_nothing_of_nccl(void)
+{
+  struct run_config c = made_config(2);
+  c.device = DEVICE_CUDA;
+  setup_as(&c, "shim");
+  CHECK(bench_judge(&b, "shim") == OUTCOME_FAIL); /* what MPI was handed */
+  made_drop(&b.run, "shim", -1, -1, -1);
+  CHECK(bench_judge(&b, "shim") == OUTCOME_PASS);
+  CHECK_TEXT_HAS(b.verdict.sentence, "NCCL carries");
+  count(&b.run, 1, 1, "MPI_Ibcast", 1, 4);
+  CHECK(bench_judge(&b, "shim") == OUTCOME_FAIL);
+  bench_teardown(&b);
+  c.transport = TRANSPORT_STAGED;
+  setup_as(&c, "shim");
+  CHECK(bench_judge(&b, "shim") == OUTCOME_PASS);
+  made_drop(&b.run, "shim", -1, -1, -1);
+  CHECK(bench_judge(&b, "shim") == OUTCOME_FAIL);
+  bench_teardown(&b);
+}
+
 static void missing_lists_never_pass(void)
 {
   setup("trace");
@@ -196,6 +217,7 @@ int main(void)
     TEST(a_call_less_on_all_ranks_is_against_the_plan),
     TEST(wrong_type_count_bytes_stream_or_place_fail),
     TEST(bytes_that_mpi_saw_and_the_trace_did_not_fail),
+    TEST(mpi_sees_nothing_of_nccl),
     TEST(missing_lists_never_pass),
   };
   return test_main("trace", tests, sizeof tests / sizeof *tests);

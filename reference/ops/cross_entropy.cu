@@ -49,23 +49,21 @@ static __device__ __forceinline__ soft<T> soft_of(const T *x, int64_t cols, bool
   typedef stat_t<T> S;
   const int n = 16 / sizeof(T);
   S largest = -(S)INFINITY, sum = 0;
-#pragma unroll 2
-  for (int64_t col = (int64_t)threadIdx.x * n; col < cols; col += (int64_t)blockDim.x * n) {
-    const int count = cols - col < n ? (int)(cols - col) : n;
-    const rows_group<T, n> g = rows_load<T, n>(x + col, count, aligned);
-    S most = largest;
+  rows_each(x, cols, aligned, threadIdx.x, blockDim.x, [&](const rows_group<T, n> &g, int count) {
+    S v[n], most = largest;
 #pragma unroll
-    for (int k = 0; k < n; k++)
-      if (k < count && widen(g.at[k]) > most) most = widen(g.at[k]);
+    for (int k = 0; k < n; k++) {
+      v[k] = k < count ? widen(g.at[k]) : -(S)INFINITY; /* e^x is 0 */
+      if (v[k] > most) most = v[k];
+    }
     if (most > largest) {
       sum *= exp(largest - most);
       largest = most;
     }
-    const S shift = largest == -(S)INFINITY ? 0 : largest; /* nothing but -infinity so far: its e^x is 0 */
+    const S shift = largest == -(S)INFINITY ? 0 : largest; /* nothing but -infinity so far */
 #pragma unroll
-    for (int k = 0; k < n; k++)
-      if (k < count) sum += exp_of<T>(widen(g.at[k]) - shift);
-  }
+    for (int k = 0; k < n; k++) sum += exp_of<T>(v[k] - shift);
+  });
   soft<T> all;
   all.largest = block_max(largest, scratch);
   const S shift = all.largest == -(S)INFINITY ? 0 : all.largest;
@@ -118,14 +116,11 @@ static __global__ void max_kernel(double *max, int64_t max_stride, rows_view<con
   SHARED(S, scratch, WARP);
   const T *x = logits.at + (int64_t)blockIdx.x * logits.stride;
   S most = -(S)INFINITY;
-#pragma unroll 4
-  for (int64_t col = (int64_t)threadIdx.x * n; col < valid; col += (int64_t)blockDim.x * n) {
-    const int count = valid - col < n ? (int)(valid - col) : n;
-    const rows_group<T, n> g = rows_load<T, n>(x + col, count, aligned);
+  rows_each(x, valid, aligned, threadIdx.x, blockDim.x, [&](const rows_group<T, n> &g, int count) {
 #pragma unroll
     for (int k = 0; k < n; k++)
       if (k < count && widen(g.at[k]) > most) most = widen(g.at[k]);
-  }
+  });
   most = block_max(most, scratch);
   if (threadIdx.x == 0) max[(int64_t)blockIdx.x * max_stride] = (double)most;
 }

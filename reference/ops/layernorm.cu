@@ -186,7 +186,7 @@ OP_CUDA_EACH_TYPE(op_layernorm_bwd_x, bwd_x)
 
 /* --- gradients of the weights: sums over rows ------------------------------------------------ */
 
-enum { WARPS = 8 };
+enum { WARPS = 8, AHEAD = 4 };
 static const int64_t SLICES = 128, SLICE_ROWS = 32; /* at most, and at least */
 
 /* part[slice][0] = the slice's sums of dy * xh, part[slice][1] = of dy.  Blocks: tiles of 32 groups, then slices. */
@@ -204,19 +204,33 @@ static __global__ void __launch_bounds__(WARPS *WARP)
   const int64_t first = slice * slice_rows, end = first + slice_rows < w.rows ? first + slice_rows : w.rows;
 
   S dw[n] = {}, db[n] = {};
-  if (count > 0) {
-#pragma unroll 4
-    for (int64_t r = first + thread_warp(); r < end; r += WARPS) {
-      const rows_group<T, n> gx = rows_load<T, n>(x.at + r * x.stride + col, count, w.aligned);
-      const rows_group<T, n> gdy = rows_load<T, n>(dy.at + r * dy.stride + col, count, w.aligned);
-      const S m = mean.at[r * mean.stride], s = rstd.at[r * rstd.stride];
+  const auto take = [&](const rows_group<T, n> &gx, const rows_group<T, n> &gdy, S m, S s) {
 #pragma unroll
-      for (int c = 0; c < n; c++) {
-        dw[c] += widen(gdy.at[c]) * ((widen(gx.at[c]) - m) * s);
-        db[c] += widen(gdy.at[c]);
-      }
+    for (int c = 0; c < n; c++) {
+      dw[c] += widen(gdy.at[c]) * ((widen(gx.at[c]) - m) * s);
+      db[c] += widen(gdy.at[c]);
     }
-  }
+  };
+  int64_t r = first + thread_warp();
+  if (w.aligned && count == n)
+    for (; r + (AHEAD - 1) * WARPS < end; r += AHEAD * WARPS) { /* loads of several rows are under way at once */
+      rows_group<T, n> gx[AHEAD], gdy[AHEAD];
+      S m[AHEAD], s[AHEAD];
+#pragma unroll
+      for (int a = 0; a < AHEAD; a++) {
+        const int64_t row = r + a * WARPS;
+        gx[a] = rows_load<T, n>(x.at + row * x.stride + col, n, true);
+        gdy[a] = rows_load<T, n>(dy.at + row * dy.stride + col, n, true);
+        m[a] = mean.at[row * mean.stride];
+        s[a] = rstd.at[row * rstd.stride];
+      }
+#pragma unroll
+      for (int a = 0; a < AHEAD; a++) take(gx[a], gdy[a], m[a], s[a]);
+    }
+  for (; count > 0 && r < end; r += WARPS)
+    take(rows_load<T, n>(x.at + r * x.stride + col, count, w.aligned),
+         rows_load<T, n>(dy.at + r * dy.stride + col, count, w.aligned), mean.at[r * mean.stride],
+         rstd.at[r * rstd.stride]);
 #pragma unroll
   for (int c = 0; c < n; c++) { /* neighbouring lanes in neighbouring banks */
     of_warp[((0 * WARPS + thread_warp()) * n + c) * WARP + thread_lane()] = dw[c];

@@ -37,20 +37,17 @@ template <enum kind kind> static __device__ __forceinline__ double block_joined(
   return value;
 }
 
-/* Elements first .. first + n of x in row order; what is past the end is 0. */
+/* Elements first .. first + count of x, whose rows do not follow one another, in row order; the rest is 0. */
 template <typename T, int n>
-static __device__ __forceinline__ rows_group<T, n> in_row_order(const rows_view<const T> &x, const rows_walk &w,
-                                                                int64_t first)
+static __device__ __forceinline__ rows_group<T, n> across_rows(const rows_view<const T> &x, int64_t cols, int64_t first,
+                                                               int count)
 {
-  const int64_t left = w.rows * w.cols - first;
-  const int count = left < n ? (int)left : n;
-  if (w.rows == 1) return rows_load<T, n>(x.at + first, count, w.aligned);
   rows_group<T, n> g;
-  int64_t row = first / w.cols, col = first - row * w.cols;
+  int64_t row = first / cols, col = first - row * cols;
 #pragma unroll
   for (int k = 0; k < n; k++) {
     g.at[k] = k < count ? x.at[row * x.stride + col] : T(0);
-    if (++col == w.cols) {
+    if (++col == cols) {
       row++;
       col = 0;
     }
@@ -63,15 +60,18 @@ static __global__ void chunk_kernel(double *part, rows_view<const T> x, int64_t 
 {
   const int n = 16 / sizeof(T);
   SHARED(double, scratch, WARP);
-  const int64_t start = (int64_t)blockIdx.x * chunk, count = w.rows * w.cols,
-                end = start + chunk < count ? start + chunk : count;
+  const int64_t first = (int64_t)blockIdx.x * chunk, left = w.rows * w.cols - first, size = left < chunk ? left : chunk;
   double sum = 0;
-#pragma unroll 4
-  for (int64_t i = start + (int64_t)threadIdx.x * n; i < end; i += (int64_t)THREADS * n) {
-    const rows_group<T, n> g = in_row_order<T, n>(x, w, i);
+  const auto take = [&](const rows_group<T, n> &g, int) { /* what is past the end is 0 and changes none of them */
 #pragma unroll
-    for (int k = 0; k < n; k++) sum = joined<kind>(sum, term<kind>((double)widen(g.at[k])));
-  }
+                                                          for (int k = 0; k < n; k++)
+                                                            sum = joined<kind>(sum, term<kind>((double)widen(g.at[k])));
+  };
+  if (w.rows == 1)
+    rows_each(x.at + first, size, w.aligned, threadIdx.x, THREADS, take);
+  else
+    for (int64_t i = (int64_t)threadIdx.x * n; i < size; i += (int64_t)THREADS * n)
+      take(across_rows<T, n>(x, w.cols, first + i, size - i < n ? (int)(size - i) : n), n);
   sum = block_joined<kind>(sum, scratch);
   if (threadIdx.x == 0) part[blockIdx.x] = sum;
 }

@@ -51,8 +51,9 @@ static inline struct rows_walk rows_over(int n, bool flatten, std::initializer_l
   return w;
 }
 
-/* As many blocks as the card holds at once, or fewer if the groups are few; each thread goes on by the whole grid. */
-enum { ROWS_THREADS = 256, ROWS_BLOCKS_EACH = 8 };
+/* A few times the blocks that the card holds at once, so that its multiprocessors end together, or fewer if the groups
+ * are few; each thread goes on by the whole grid. */
+enum { ROWS_THREADS = 256, ROWS_BLOCKS_EACH = 32 };
 static inline unsigned int rows_blocks(const struct dev_cuda *at, const struct rows_walk *w)
 {
   const int64_t wanted = (w->rows * w->groups + ROWS_THREADS - 1) / ROWS_THREADS;
@@ -141,6 +142,28 @@ static __device__ __forceinline__ void rows_store(const struct rows_view<T> &y, 
                                                   const struct rows_place &p, const struct rows_group<T, n> &g)
 {
   rows_store<T, n>(y.at + p.row * y.stride + p.col, p.count, w.aligned, g);
+}
+
+/* f(group, count) for the groups first, first + step, ... of a row, in this order, with the loads of four under way at
+ * once: what is only read needs more of them than a thread's one for the card's full rate. */
+template <typename T, typename F>
+static __device__ __forceinline__ void rows_each(const T *row, int64_t cols, bool aligned, int64_t first, int64_t step,
+                                                 F f)
+{
+  const int n = 16 / sizeof(T), AHEAD = 4;
+  const int64_t whole = aligned ? cols / n : 0;
+  int64_t group = first;
+  for (; group + (AHEAD - 1) * step < whole; group += AHEAD * step) {
+    rows_group<T, n> g[AHEAD];
+#pragma unroll
+    for (int a = 0; a < AHEAD; a++) g[a] = rows_load<T, n>(row + (group + a * step) * n, n, true);
+#pragma unroll
+    for (int a = 0; a < AHEAD; a++) f(g[a], n);
+  }
+  for (; group * n < cols; group += step) {
+    const int count = cols - group * n < n ? (int)(cols - group * n) : n;
+    f(rows_load<T, n>(row + group * n, count, aligned), count);
+  }
 }
 
 /* --- one function a type ---------------------------------------------------------------------- */

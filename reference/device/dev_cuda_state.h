@@ -95,7 +95,8 @@ struct dev_cuda_stream {
   struct dev_cuda at;
   struct dev_cuda_kept products;
   struct dev_cuda_shared *shared;
-  cudaEvent_t marks[2 * DEV_QUEUE_SLOTS]; /* of slot i: 2 i begins, 2 i + 1 ends; made when first used */
+  cudaEvent_t marks[DEV_QUEUE_SLOTS]; /* behind the piece in that slot; made when first used */
+  double passed_ms;                   /* end of the last piece that the walk passed          */
   struct dev_cuda_fence {
     int64_t count; /* pieces before it; 0: none */
     cudaEvent_t event;

@@ -538,9 +538,37 @@ static void intervals_of_kernels_are_on_the_hosts_clock(void)
       CHECK(rows[i].start_ms >= before_ms - slack_ms && rows[i].end_ms <= after_ms + slack_ms);
     }
     CHECK(strcmp(last->stream, "b") == 0);
+    const struct dev_interval *first = strcmp(rows[0].stream, "b") == 0 ? &rows[0] : &rows[1];
+    CHECK(strcmp(first->stream, "b") == 0 && last->start_ms >= first->end_ms);
     CHECK(last->waited_for == NULL || strcmp(last->waited_for, "a") == 0);
   }
   dev_event_destroy(e);
+  dev_close(d);
+}
+
+/* Nor is the time before it was given, nor that of the piece before it. */
+static void a_piece_is_not_charged_with_what_was_before_it(void)
+{
+  struct dev *d = open_cuda();
+  struct dev_stream *s = stream(d, "a", DEV_COMPUTE);
+  const struct dev_interval *rows;
+  int64_t n, lost;
+  int *at = ints(d, s, &(int){0}, 1);
+  CHECK_OK(dev_sync(d));
+  CHECK_OK(dev_trace(d, 10));
+  CHECK_OK(submit_add(s, at, at, 1, 10));
+  CHECK_OK(dev_sync(d));
+  clock_sleep_ms(3);
+  const double given_ms = clock_ms();
+  CHECK_OK(submit_add(s, at, at, 1, 30000));
+  CHECK_OK(submit_add(s, at, at, 1, 10));
+  CHECK_OK(dev_sync(d));
+  CHECK_OK(dev_trace_take(d, &rows, &n, &lost));
+  if (CHECK(n == 3)) {
+    CHECK(rows[0].end_ms <= given_ms && rows[1].start_ms >= given_ms - 0.05);
+    CHECK(rows[2].start_ms >= rows[1].end_ms && rows[1].end_ms > rows[1].start_ms);
+    CHECK(rows[1].waited_ms == 0 && rows[2].waited_ms == 0);
+  }
   dev_close(d);
 }
 
@@ -571,6 +599,7 @@ int main(void)
       TEST(blocks_do_not_overlap),
       TEST(a_full_card_gives_back_what_is_free_first),
       TEST(intervals_of_kernels_are_on_the_hosts_clock),
+      TEST(a_piece_is_not_charged_with_what_was_before_it),
   };
   return test_main("dev_cuda", tests, sizeof tests / sizeof *tests);
 }

@@ -53,7 +53,8 @@ static void do_piece(struct dev_stream *s, int64_t number)
 
   pthread_mutex_lock(lock);
   if (!atomic_load(&s->dev->cuda->lost)) {
-    if (!dropped) dev_trace_done(s, w, ready_ms, ready_ms, dev_trace_now(s->dev));
+    s->cuda->passed_ms = dev_trace_now(s->dev);
+    if (!dropped) dev_trace_done(s, w, ready_ms, ready_ms, s->cuda->passed_ms);
     if (e) dev_stream_stop(s, number, w->kernel.name, e);
     dev_gate_advance(&s->completed, s->next++);
   }

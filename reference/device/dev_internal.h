@@ -43,6 +43,7 @@ struct dev_work {
   enum dev_phase phase;
   int64_t step;
   int microbatch, action;
+  double given_ms;          /* cuda: to the device, while traced   */
   int n_ranges;
   struct dev_range ranges[DEV_RANGES_MAX];
   _Alignas(64) unsigned char args[DEV_ARGS_MAX];

@@ -6,18 +6,17 @@
 #include <stdio.h>
 
 enum { LOOKS_YIELDING = 64, NAP_US = 20 };
-static const double MARKS_APART_MS = 0.005; /* two events with nothing between them are nearer */
+static const double WAIT_MS = 0.02; /* a wait that is given and found satisfied takes less */
 
 /* --- issuing ------------------------------------------------------------------------ */
 
-/* The clock of a piece: an event before it and one after it. */
-static enum err mark(struct dev_stream *s, int64_t number, int end)
+/* The clock of a piece is an event behind it: it began when the one before it had ended, or when it was given. */
+static enum err mark(struct dev_stream *s, int64_t number)
 {
-  struct dev_cuda_stream *c = s->cuda;
   if (s->dev->trace.capacity == 0) return ERR_OK;
-  cudaEvent_t *e = &c->marks[2 * (number % DEV_QUEUE_SLOTS) + end];
+  cudaEvent_t *e = &s->cuda->marks[number % DEV_QUEUE_SLOTS];
   if (*e == NULL) CUDA_TRY(cudaEventCreateWithFlags(e, cudaEventDefault));
-  CUDA_TRY(cudaEventRecord(*e, c->at.stream));
+  CUDA_TRY(cudaEventRecord(*e, s->cuda->at.stream));
   return ERR_OK;
 }
 
@@ -35,7 +34,7 @@ static enum err fence(struct dev_stream *s, cudaEvent_t *out)
 static enum err issue(struct dev_stream *s, struct dev_work *w, int64_t number)
 {
   struct dev_cuda_stream *c = s->cuda;
-  TRY(mark(s, number, 0));
+  w->given_ms = dev_trace_now(s->dev);
   if (w->kind == DEV_WORK_WAIT) {
     CUDA_TRY(cudaStreamWaitEvent(c->at.stream, w->event->cuda, 0));
   } else if (w->kernel.cuda != NULL) {
@@ -43,9 +42,9 @@ static enum err issue(struct dev_stream *s, struct dev_work *w, int64_t number)
     c->at.report->claimed = 0;
     TRY(w->kernel.cuda(&c->at, w->args));
   } else {
-    TRY(dev_hosted_give(s, number));
+    return dev_hosted_give(s, number); /* its thread has the host's clock */
   }
-  return mark(s, number, 1);
+  return mark(s, number);
 }
 
 static void stop_at(struct dev_stream *s, int64_t number, const struct dev_work *w, enum err code)
@@ -70,13 +69,24 @@ void dev_cuda_publish(struct dev_stream *s)
 
 /* --- the walk --------------------------------------------------------------------------- */
 
-static double mark_ms(struct dev_stream *s, int64_t number, int end)
+static double mark_ms(struct dev_stream *s, int64_t number)
 {
   const struct dev_cuda_device *c = s->dev->cuda;
   float ms = 0;
   /* An error here is the device's, and every later call has it too. */
-  if (cudaEventElapsedTime(&ms, c->epoch, s->cuda->marks[2 * (number % DEV_QUEUE_SLOTS) + end]) != cudaSuccess) return c->epoch_ms;
+  if (cudaEventElapsedTime(&ms, c->epoch, s->cuda->marks[number % DEV_QUEUE_SLOTS]) != cudaSuccess) return c->epoch_ms;
   return c->epoch_ms + (double)ms;
+}
+
+/* When the piece began and ended; from here on the stream is at its end.  The two clocks agree within
+ * microseconds: an end before the beginning is none. */
+static double pass_time(struct dev_stream *s, const struct dev_work *w, int64_t number, double *begin_ms)
+{
+  struct dev_cuda_stream *c = s->cuda;
+  const double end_ms = mark_ms(s, number), from_ms = c->passed_ms > w->given_ms ? c->passed_ms : w->given_ms;
+  *begin_ms = from_ms < end_ms ? from_ms : end_ms;
+  c->passed_ms = end_ms;
+  return end_ms;
 }
 
 static void pass_wait(struct dev_stream *s, const struct dev_work *w, int64_t number)
@@ -85,8 +95,9 @@ static void pass_wait(struct dev_stream *s, const struct dev_work *w, int64_t nu
   dev_cuda_walk(p->stream, p->count);
   if (dev_stream_failed(p->stream, p->count)) dev_stream_stop_with(s, number, p->stream);
   if (s->dev->trace.capacity == 0) return;
-  const double ms = mark_ms(s, number, 1) - mark_ms(s, number, 0);
-  if (ms > MARKS_APART_MS) dev_trace_waited(s, ms, p->stream->name);
+  double begin_ms;
+  const double ms = pass_time(s, w, number, &begin_ms) - begin_ms;
+  if (ms > WAIT_MS) dev_trace_waited(s, ms, p->stream->name);
 }
 
 static void pass_kernel(struct dev_stream *s, const struct dev_work *w, int64_t number)
@@ -99,8 +110,9 @@ static void pass_kernel(struct dev_stream *s, const struct dev_work *w, int64_t 
     stop_at(s, number, w, err_set(ERR_NUMERIC, __FILE__, __LINE__, "%s", text));
   }
   if (s->dev->trace.capacity == 0) return;
-  const double begin_ms = mark_ms(s, number, 0);
-  dev_trace_done(s, w, begin_ms, begin_ms, mark_ms(s, number, 1));
+  double begin_ms;
+  const double end_ms = pass_time(s, w, number, &begin_ms);
+  dev_trace_done(s, w, begin_ms, begin_ms, end_ms);
 }
 
 void dev_cuda_walk(struct dev_stream *s, int64_t upto)

@@ -223,7 +223,7 @@ static bool is_one_of(const char *at, size_t n, const char *const *words, size_t
 /* Both orders of its first two arguments mean the same. */
 static bool commutes(const char *at, size_t n)
 {
-  static const char *const words[] = {"calloc", "memcmp", "strcmp", "OP_EXPECT"};
+  static const char *const words[] = {"calloc", "memcmp", "strcmp", "OP_EXPECT", "fmin", "fmax"};
   return IS_ONE_OF(at, n, words);
 }
 

@@ -26,10 +26,10 @@ static const char outside[] = "target %lld at [%lld, %lld] is outside -1..%lld";
 /* The target of row n; -1 for one that cannot be. */
 static __device__ __forceinline__ int64_t target(const struct targets &x, int64_t n, bool tell, const char *format)
 {
-  if (x.stride == x.cols && x.at[n] >= -1 && x.at[n] < x.limit) return x.at[n];
-  const int64_t b = n / x.cols, t = n - b * x.cols, k = x.at[b * x.stride + t];
+  const int64_t past = x.stride - x.cols; /* numbers between two rows of them */
+  const int64_t k = x.at[past == 0 ? n : n + n / x.cols * past];
   if (k >= -1 && k < x.limit) return k;
-  if (tell) REPORT(x.report, format, k, b, t, x.limit - 1);
+  if (tell) REPORT(x.report, format, k, n / x.cols, n % x.cols, x.limit - 1);
   return -1;
 }
 

@@ -49,9 +49,10 @@ static struct ids ids_of(const struct dev_cuda *at, const struct embedding_args 
 /* Row of the table that row n of y asks for; -1: of another part, or a number that cannot be. */
 static __device__ __forceinline__ int row_for(const struct ids &x, int64_t n, bool tell)
 {
-  const int64_t i = x.row0 + n, b = i / x.cols, t = i - b * x.cols, id = x.at[b * x.stride + t];
+  const int64_t i = x.row0 + n, past = x.stride - x.cols; /* numbers between two rows of them */
+  const int64_t id = x.at[past == 0 ? i : i + i / x.cols * past];
   if (id < 0 || id >= x.limit) {
-    if (tell) REPORT(x.report, x.format, id, b, t, x.limit - 1);
+    if (tell) REPORT(x.report, x.format, id, i / x.cols, i % x.cols, x.limit - 1);
     return -1;
   }
   const int64_t row = id - x.first;

@@ -24,9 +24,31 @@ template <typename T> static inline struct rows_view<T> rows_of(const struct ten
   return {(T *)t->at, t->stride};
 }
 
+/* Division of numbers below 2^31 by one that the host knows: two instructions instead of two dozen, which are the
+ * dearest part of finding a row.  Larger ones are divided the long way. */
+struct rows_divisor {
+  int64_t by;
+  uint32_t factor; /* 2^(31 + bits) / by, rounded up, with 2^bits the first power of two that is not below `by` */
+  int bits;
+};
+static inline struct rows_divisor rows_divisor_of(int64_t by)
+{
+  struct rows_divisor d = {by, 0, 0};
+  while (d.bits < 31 && (int64_t)1 << d.bits < by) d.bits++;
+  if (by > 0 && by <= (int64_t)1 << 31)
+    d.factor = (uint32_t)((((uint64_t)1 << (31 + d.bits)) + (uint64_t)by - 1) / (uint64_t)by);
+  return d;
+}
+static __device__ __forceinline__ int64_t rows_quotient(int64_t of, const struct rows_divisor &d)
+{
+  if (of >> 31 != 0 || d.by >> 31 != 0) return of / d.by;
+  return (int64_t)((uint64_t)(uint32_t)of * d.factor >> (31 + d.bits));
+}
+
 /* The matrix that all operands are, cut into groups.  One row where nothing needs the rows. */
 struct rows_walk {
-  int64_t rows, cols, groups; /* groups of a row */
+  int64_t rows, cols, groups;  /* groups of a row */
+  struct rows_divisor divisor; /* by groups */
   bool aligned;
 };
 
@@ -34,7 +56,7 @@ struct rows_walk {
 static inline struct rows_walk rows_over(int n, bool flatten, std::initializer_list<const struct tensor *> operands)
 {
   const struct tensor *first = *operands.begin();
-  struct rows_walk w = {first->rows, first->cols, 0, true};
+  struct rows_walk w = {first->rows, first->cols, 0, {}, true};
   for (const struct tensor *t : operands) {
     if (!tensor_contiguous(t)) flatten = false;
     if (!vector_aligned(t)) w.aligned = false;
@@ -47,6 +69,7 @@ static inline struct rows_walk rows_over(int n, bool flatten, std::initializer_l
       if ((uintptr_t)t->at % 16 != 0) w.aligned = false;
   }
   w.groups = (w.cols + n - 1) / n;
+  w.divisor = rows_divisor_of(w.groups);
   if (w.cols == 0) w.rows = 0;
   return w;
 }
@@ -70,12 +93,7 @@ template <int n> static __device__ __forceinline__ struct rows_place rows_at(con
 {
   struct rows_place p = {number, 0, 0, 0};
   if (number >= w.rows * w.groups) return p;
-  if (w.rows > 1) {
-    if (w.rows * w.groups <= 0xFFFFFFFFll) /* a division of 32 bits is several times cheaper */
-      p.row = (uint32_t)number / (uint32_t)w.groups;
-    else
-      p.row = number / w.groups;
-  }
+  if (w.rows > 1) p.row = rows_quotient(number, w.divisor);
   p.col = (number - p.row * w.groups) * n;
   p.count = w.cols - p.col < n ? (int)(w.cols - p.col) : n;
   return p;

@@ -423,6 +423,22 @@ static void a_watcher_ends_a_wait_without_end(void)
   dev_close(d); /* and this ends */
 }
 
+/* The host may close a stream on its way out with an error in hand. */
+static void an_error_in_hand_outlives_a_wait(void)
+{
+  struct dev *d = open_cuda();
+  struct dev_stream *s = stream(d, "compute", DEV_COMPUTE);
+  struct watched one = {.fails_at = 5};
+  atomic_store(&gate_open, false);
+  CHECK_OK(dev_submit(s, &held, NULL, 0, NULL, 0));
+  CHECK_OK(dev_watch(d, watch, &one));
+  CHECK(err_set(ERR_IO, __FILE__, __LINE__, "the reason") == ERR_IO);
+  dev_stream_close(s);
+  CHECK(strcmp(err_text(), "the reason") == 0);
+  CHECK_ERR(dev_sync(d), ERR_COMM); /* told later */
+  dev_close(d);
+}
+
 /* --- memory ------------------------------------------------------------------------------------ */
 
 static void *block(struct dev *d, size_t bytes)
@@ -594,6 +610,7 @@ int main(void)
       TEST(errors_of_the_runtime_have_their_kinds),
       TEST(watchers_are_called_while_the_host_waits),
       TEST(a_watcher_ends_a_wait_without_end),
+      TEST(an_error_in_hand_outlives_a_wait),
       TEST(freed_memory_serves_again),
       TEST(the_smallest_hole_that_fits_is_taken),
       TEST(blocks_do_not_overlap),

@@ -32,7 +32,7 @@ static size_t bytes_of(cudaDataType type) { return type == CUDA_R_64F ? 8 : type
 
 size_t cublasLtGetVersion(void) { return 130000; }
 
-const char *cublasLtGetStatusName(cublasStatus_t status)
+const char *cublasLtGetStatusString(cublasStatus_t status)
 {
   switch (status) {
   case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
@@ -44,7 +44,6 @@ const char *cublasLtGetStatusName(cublasStatus_t status)
   }
   return "unknown";
 }
-const char *cublasLtGetStatusString(cublasStatus_t status) { return cublasLtGetStatusName(status); }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
@@ -294,7 +293,7 @@ static cudaError_t run(const product &p)
   if (!there(p.A, p.a) || !there(p.B, p.b) || !there(p.D, p.d) || (p.beta != 0 && !there(p.C, p.c)) ||
       (bias && !host_memory_holds(p.desc.bias, bytes_of(p.d.type) * p.d.rows)) ||
       (p.workspace_bytes > 0 && !host_memory_holds(p.workspace, p.workspace_bytes))) {
-    cuda_host_fail(cudaErrorIllegalAddress, "cublasLtMatmul: a matrix, the bias or the workspace is not in one block of device memory");
+    host_fail(cudaErrorIllegalAddress, "cublasLtMatmul: a matrix, the bias or the workspace is not in one block of device memory");
     return cudaErrorIllegalAddress;
   }
   if (p.workspace_bytes > 0) memset(p.workspace, 0xFF, p.workspace_bytes);

@@ -79,6 +79,8 @@ struct host_entry {
 };
 /* What a call returns: remembered for cudaGetLastError().  The sticky error overrides. */
 cudaError_t host_return(cudaError_t error);
+/* The sticky error becomes `error`, said as `text`, unless there is one. */
+void host_fail(cudaError_t error, const char *text);
 /* First lines of a call: enters, and returns the sticky error if there is one. */
 #define HOST_ENTER()                                                               \
   host_entry entry;                                                                \
@@ -97,6 +99,8 @@ bool host_passed(const host_point &point);
 /* Runs what `goals` need, one piece at a time in seeded order.  blocking: until they are done;
  * otherwise as far as it goes.  True when they are done. */
 bool host_run(host_entry &entry, const std::vector<host_point> &goals, bool blocking);
+/* For a host thread that waits for another process: streams whose work waits for peers go on. */
+void host_progress(void);
 std::vector<host_point> host_all_work(int device);
 const char *host_stream_where(void); /* what runs: a kernel's thread, other work, or "" */
 void host_streams_drop(void); /* for cudaDeviceReset() */

@@ -453,7 +453,7 @@ static cudaError_t run(const char *name, dim3 grid, dim3 block, size_t shared, c
   b.kernel = NULL;
   if (!b.failed) return cudaSuccess;
   abandon_fibres();
-  cuda_host_fail(cudaErrorLaunchFailure, b.why.c_str());
+  host_fail(cudaErrorLaunchFailure, b.why.c_str());
   return cudaErrorLaunchFailure;
 }
 
@@ -482,7 +482,6 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr
 {
   HOST_ENTER();
   if (kernel == NULL) return host_return(cudaErrorInvalidDeviceFunction);
-  if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess; /* a hint */
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > SHARED_MAX) return host_return(cudaErrorInvalidValue);
   host_state_get().dynamic_shared[kernel] = value;
   return cudaSuccess;

@@ -240,7 +240,7 @@ static void end_of(char *at)
   host_memory &m = memory();
   const host_block b = m.blocks[at];
   const std::string past = written_past(at, b.bytes);
-  if (!past.empty()) cuda_host_fail(cudaErrorIllegalAddress, past.c_str());
+  if (!past.empty()) host_fail(cudaErrorIllegalAddress, past.c_str());
   fill(at, b.bytes);
   m.used[b.device] -= b.bytes;
   m.blocks.erase(at);
@@ -448,14 +448,6 @@ cudaError_t cudaHostUnregister(void *at)
   char *const block = static_cast<char *>(at);
   if (memory().pinned.count(block) == 0 || memory().ours.count(block) != 0) return host_return(cudaErrorHostMemoryNotRegistered);
   memory().pinned.erase(block);
-  return cudaSuccess;
-}
-
-cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned)
-{
-  HOST_ENTER();
-  if (!host_memory_pinned(host, 1)) return host_return(cudaErrorInvalidValue);
-  *device = host;
   return cudaSuccess;
 }
 

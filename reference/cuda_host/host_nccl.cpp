@@ -171,7 +171,7 @@ cudaError_t start(const std::shared_ptr<batch> &b)
   for (call &c : b->calls) {
     const size_t size = bytes_of(c.type), read = reads(c, comm) * size, write = writes(c, comm) * size;
     if (!there(c.send, read) || !there(c.receive, write)) {
-      cuda_host_fail(cudaErrorIllegalAddress, "NCCL: a buffer is not in one block of device memory");
+      host_fail(cudaErrorIllegalAddress, "NCCL: a buffer is not in one block of device memory");
       return cudaErrorIllegalAddress;
     }
     c.out.assign(c.send, c.send + read);
@@ -404,7 +404,7 @@ static void wait_for(MPI_Request *request)
   for (int done = 0; !done;) {
     PMPI_Test(request, &done, MPI_STATUS_IGNORE);
     if (!done) {
-      cuda_host_progress();
+      host_progress();
       usleep(50);
     }
   }

@@ -66,7 +66,7 @@ cudaError_t cudaGetLastError(void)
   return error;
 }
 
-void cuda_host_fail(cudaError_t error, const char *text)
+void host_fail(cudaError_t error, const char *text)
 {
   host_state &h = host_state_get();
   if (h.sticky != cudaSuccess) return;
@@ -79,37 +79,27 @@ const char *cuda_host_message(void) { return host_state_get().message.c_str(); }
 
 static const struct {
   cudaError_t error;
-  const char *name, *text;
+  const char *text;
 } errors[] = {
-  {cudaSuccess, "cudaSuccess", "no error"},
-  {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-  {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-  {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
-  {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
-  {cudaErrorInvalidDevicePointer, "cudaErrorInvalidDevicePointer", "invalid device pointer"},
-  {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
-  {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver", "CUDA driver version is insufficient for CUDA runtime version"},
-  {cudaErrorInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
-  {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
-  {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
-  {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered"},
-  {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
-  {cudaErrorSymbolNotFound, "cudaErrorSymbolNotFound", "named symbol not found"},
-  {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
-  {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
-  {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered", "part or all of the requested memory range is already mapped"},
-  {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region"},
-  {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
-  {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
-  {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
+  {cudaSuccess, "no error"},
+  {cudaErrorInvalidValue, "invalid argument"},
+  {cudaErrorMemoryAllocation, "out of memory"},
+  {cudaErrorInitializationError, "initialization error"},
+  {cudaErrorInvalidConfiguration, "invalid configuration argument"},
+  {cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"},
+  {cudaErrorInvalidDeviceFunction, "invalid device function"},
+  {cudaErrorNoDevice, "no CUDA-capable device is detected"},
+  {cudaErrorInvalidDevice, "invalid device ordinal"},
+  {cudaErrorECCUncorrectable, "uncorrectable ECC error encountered"},
+  {cudaErrorInvalidResourceHandle, "invalid resource handle"},
+  {cudaErrorSymbolNotFound, "named symbol not found"},
+  {cudaErrorNotReady, "device not ready"},
+  {cudaErrorIllegalAddress, "an illegal memory access was encountered"},
+  {cudaErrorHostMemoryAlreadyRegistered, "part or all of the requested memory range is already mapped"},
+  {cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered memory region"},
+  {cudaErrorLaunchFailure, "unspecified launch failure"},
 };
 
-const char *cudaGetErrorName(cudaError_t error)
-{
-  for (const auto &e : errors)
-    if (e.error == error) return e.name;
-  return "unrecognized error code";
-}
 const char *cudaGetErrorString(cudaError_t error)
 {
   for (const auto &e : errors)
@@ -167,12 +157,6 @@ cudaError_t cudaGetDevice(int *device)
   return host_return(usable());
 }
 
-cudaError_t cudaSetDeviceFlags(unsigned)
-{
-  host_entry entry;
-  return host_return(usable());
-}
-
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 {
   host_entry entry;
@@ -206,31 +190,6 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
   p->maxThreadsPerMultiProcessor = 2048;
   p->sharedMemPerMultiprocessor = 228 * 1024;
   p->sharedMemPerBlockOptin = 227 * 1024;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
-{
-  struct cudaDeviceProp p;
-  const cudaError_t error = cudaGetDeviceProperties(&p, device);
-  if (error != cudaSuccess) return error;
-  switch (attribute) {
-  case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
-  case cudaDevAttrMaxSharedMemoryPerBlock: *value = (int)p.sharedMemPerBlock; break;
-  case cudaDevAttrWarpSize: *value = p.warpSize; break;
-  case cudaDevAttrClockRate: *value = 0; break; /* unknown: there is no clock of a GPU here */
-  case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
-  case cudaDevAttrMemoryClockRate: *value = 0; break;
-  case cudaDevAttrGlobalMemoryBusWidth: *value = p.memoryBusWidth; break;
-  case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
-  case cudaDevAttrMaxThreadsPerMultiProcessor: *value = p.maxThreadsPerMultiProcessor; break;
-  case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
-  case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
-  case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = (int)p.sharedMemPerMultiprocessor; break;
-  case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)p.sharedMemPerBlockOptin; break;
-  case cudaDevAttrMemoryPoolsSupported: *value = 1; break;
-  default: return host_return(cudaErrorInvalidValue);
-  }
   return cudaSuccess;
 }
 
@@ -293,14 +252,14 @@ static CUresult wait_value(CUstream handle, CUdeviceptr address, cuuint32_t valu
   std::shared_ptr<CUstream_st> stream;
   const CUresult result = value_checked(&stream, handle, address);
   if (result != CUDA_SUCCESS) return result;
-  if (flags > CU_STREAM_WAIT_VALUE_AND) return CUDA_ERROR_INVALID_VALUE;
+  if (flags > CU_STREAM_WAIT_VALUE_EQ) return CUDA_ERROR_INVALID_VALUE;
   const auto *at = reinterpret_cast<const cuuint32_t *>(address);
   host_work work;
   work.name = "cuStreamWaitValue32";
   work.on_host = !host_memory_in_range(at);
   work.test = [at, value, flags](bool *done) {
     const cuuint32_t seen = __atomic_load_n(at, __ATOMIC_ACQUIRE);
-    *done = flags == CU_STREAM_WAIT_VALUE_GEQ ? (int32_t)(seen - value) >= 0 : flags == CU_STREAM_WAIT_VALUE_EQ ? seen == value : (seen & value) != 0;
+    *done = flags == CU_STREAM_WAIT_VALUE_GEQ ? (int32_t)(seen - value) >= 0 : seen == value;
     return cudaSuccess;
   };
   host_stream_push(stream, std::move(work));
@@ -339,7 +298,3 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
   return *function ? cudaSuccess : host_return(cudaErrorSymbolNotFound);
 }
 
-cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **function, unsigned long long flags, enum cudaDriverEntryPointQueryResult *result)
-{
-  return cudaGetDriverEntryPointByVersion(symbol, function, CUDART_VERSION, flags, result);
-}

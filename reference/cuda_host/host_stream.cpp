@@ -139,7 +139,7 @@ static bool step(host_entry &entry, const std::shared_ptr<CUstream_st> &stream)
   if (error != cudaSuccess) {
     char text[256];
     snprintf(text, sizeof text, "%s: %s", work.name, cudaGetErrorString(error));
-    cuda_host_fail(error, text);
+    host_fail(error, text);
     return true;
   }
   if (done) finish(stream);
@@ -218,34 +218,13 @@ bool host_run(host_entry &entry, const std::vector<host_point> &goals, bool bloc
   return true; /* the caller returns the sticky error */
 }
 
-void cuda_host_progress(void)
+void host_progress(void)
 {
   host_entry entry;
   if (host_state_get().sticky != cudaSuccess) return;
   for (const auto &s : stream_list(host_state_get().streams))
     if (!s->queue.empty() && s->queue.front().state == host_work::IN_FLIGHT) step(entry, s);
   step_any(entry, host_state_get().streams);
-}
-
-cudaError_t cuda_host_enqueue(cudaStream_t handle, const char *name, cudaError_t (*start)(void *), cudaError_t (*test)(void *, int *),
-                              void *arg, void (*release)(void *))
-{
-  HOST_ENTER();
-  auto stream = host_stream_of(handle);
-  if (stream == NULL) return host_return(cudaErrorInvalidResourceHandle);
-  host_work work;
-  work.name = name;
-  work.start = [start, arg] { return start(arg); };
-  if (test)
-    work.test = [test, arg](bool *done) {
-      int yes = 0;
-      const cudaError_t error = test(arg, &yes);
-      *done = yes != 0;
-      return error;
-    };
-  if (release) work.release = [release, arg] { release(arg); };
-  host_stream_push(stream, std::move(work));
-  return host_return(cudaSuccess);
 }
 
 /* --- streams -------------------------------------------------------------------------------- */
@@ -303,7 +282,7 @@ cudaError_t cudaDeviceSynchronize(void)
   HOST_ENTER();
   host_run(entry, host_all_work(host_device_now()), true);
   const std::string past = host_state_get().sticky == cudaSuccess ? host_memory_written_past() : "";
-  if (!past.empty()) cuda_host_fail(cudaErrorIllegalAddress, past.c_str());
+  if (!past.empty()) host_fail(cudaErrorIllegalAddress, past.c_str());
   return host_return(cudaSuccess);
 }
 

@@ -64,7 +64,6 @@ typedef enum {
 } cublasLtReductionScheme_t;
 
 size_t cublasLtGetVersion(void);
-const char *cublasLtGetStatusName(cublasStatus_t status);
 const char *cublasLtGetStatusString(cublasStatus_t status);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle);

@@ -20,14 +20,10 @@ struct __nv_bfloat16 {
   __nv_bfloat16(float x) : bits(cuda_host_bf16_bits(x)) {}
   operator float() const { return cuda_host_bits<float>((uint32_t)bits << 16); }
 };
-struct __nv_bfloat16_raw {
-  unsigned short x;
-};
 struct __attribute__((aligned(4))) __nv_bfloat162 {
   __nv_bfloat16 x, y;
 };
 typedef __nv_bfloat16 nv_bfloat16;
-typedef __nv_bfloat162 nv_bfloat162;
 static_assert(sizeof(__nv_bfloat16) == 2 && sizeof(__nv_bfloat162) == 4, "storage");
 
 static inline float __bfloat162float(__nv_bfloat16 x) { return (float)x; }
@@ -41,11 +37,6 @@ static inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits)
   return x;
 }
 static inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return __nv_bfloat162{__nv_bfloat16(x), __nv_bfloat16(y)}; }
-static inline __nv_bfloat162 __float22bfloat162_rn(float2 v) { return __floats2bfloat162_rn(v.x, v.y); }
-static inline float2 __bfloat1622float2(__nv_bfloat162 v) { return make_float2((float)v.x, (float)v.y); }
-static inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return __nv_bfloat162{x, y}; }
-static inline float __low2float(__nv_bfloat162 v) { return (float)v.x; }
-static inline float __high2float(__nv_bfloat162 v) { return (float)v.y; }
 
 #endif
 #endif

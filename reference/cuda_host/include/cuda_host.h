@@ -1,5 +1,5 @@
-/* cuda_host.h - what the host build has beyond CUDA's names: how kernels start, what they stand
- * on, and how the stand-ins of the libraries put work on streams.
+/* cuda_host.h - what the host build has beyond CUDA's names: how kernels start and what they
+ * stand on.
  *
  * Only .cu sources (through reference/device/cuda_kernel.cuh and cuda_mma.cuh) and this room
  * include it.  Streams are late: nothing runs before something waits or asks for it, then in an
@@ -21,22 +21,6 @@
 extern "C" {
 #endif
 
-/* --- work of library stand-ins ------------------------------------------------------ */
-
-/* Work on a stream: `start` is called when the stream gets there; if `test` is not NULL the
- * work is done once that sets *done.  Both may touch device memory and must not block; what
- * they return other than cudaSuccess becomes the sticky error.  `release` (or NULL) is called
- * last, also when the work never ran.  `name` is a literal.  Fails as CUDA's calls do; then
- * `release` was not called. */
-cudaError_t cuda_host_enqueue(cudaStream_t stream, const char *name, cudaError_t (*start)(void *arg),
-                              cudaError_t (*test)(void *arg, int *done), void *arg, void (*release)(void *arg));
-
-/* A host thread that waits for something else (another process) lets streams whose work waits
- * for peers go on: call it in the polling loop. */
-void cuda_host_progress(void);
-
-/* Ends the work in flight: the sticky error becomes `error`, said as `text`. */
-void cuda_host_fail(cudaError_t error, const char *text);
 /* Why the sticky error is: kernel, block, thread and what happened; "" when there is none. */
 const char *cuda_host_message(void);
 

@@ -2,7 +2,7 @@
  * variables and types, barriers, warp functions, atomics, mathematics.  C++ only; included by
  * cuda_runtime.h.  Meaning is CUDA's; see cuda_host.h for how threads run.
  *
- * One system thread runs the threads of a kernel, so atomics are plain and fences are nothing.
+ * One system thread runs the threads of a kernel, so atomics are plain.
  */
 #ifndef CUDA_HOST_KERNEL_H
 #define CUDA_HOST_KERNEL_H
@@ -15,11 +15,9 @@
 #define __global__
 #define __device__
 #define __host__
-#define __constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
-#define __builtin_align__(n) __align__(n)
 
 /* --- built-in types and variables ------------------------------------------------------ */
 
@@ -40,16 +38,7 @@ struct dim3 {
   static inline name##4 make_##name##4(type x, type y, type z, type w) { return name##4{x, y, z, w}; }
 CUDA_HOST_VECTORS(float, float, 8, 16)
 CUDA_HOST_VECTORS(int, int, 8, 16)
-CUDA_HOST_VECTORS(unsigned short, ushort, 4, 8)
 #undef CUDA_HOST_VECTORS
-struct __attribute__((aligned(8))) uint2 { unsigned x, y; };
-struct __attribute__((aligned(16))) uint4 { unsigned x, y, z, w; };
-struct __attribute__((aligned(16))) double2 { double x, y; };
-struct __attribute__((aligned(16))) longlong2 { long long x, y; };
-static inline uint2 make_uint2(unsigned x, unsigned y) { return uint2{x, y}; }
-static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return uint4{x, y, z, w}; }
-static inline double2 make_double2(double x, double y) { return double2{x, y}; }
-static inline longlong2 make_longlong2(long long x, long long y) { return longlong2{x, y}; }
 
 extern uint3 threadIdx, blockIdx; /* of the thread that runs */
 extern dim3 blockDim, gridDim;
@@ -66,9 +55,6 @@ int __syncthreads_or(int predicate);
 int __syncthreads_and(int predicate);
 int __syncthreads_count(int predicate);
 void __syncwarp(unsigned mask = 0xffffffffu);
-static inline void __threadfence(void) {}
-static inline void __threadfence_block(void) {}
-static inline void __threadfence_system(void) {}
 [[noreturn]] void __trap(void); /* the launch fails */
 
 /* --- warp functions ---------------------------------------------------------------------------- */
@@ -130,13 +116,9 @@ template <class T> using cuda_host_same_t = typename cuda_host_same<T>::type; /*
     return old;                                                                     \
   }
 CUDA_HOST_ATOMIC(atomicAdd, static_cast<T>(old + value))
-CUDA_HOST_ATOMIC(atomicSub, static_cast<T>(old - value))
 CUDA_HOST_ATOMIC(atomicMax, old < value ? value : old)
 CUDA_HOST_ATOMIC(atomicMin, value < old ? value : old)
 CUDA_HOST_ATOMIC(atomicExch, value)
-CUDA_HOST_ATOMIC(atomicOr, old | value)
-CUDA_HOST_ATOMIC(atomicAnd, old & value)
-CUDA_HOST_ATOMIC(atomicInc, old >= value ? 0 : old + 1)
 #undef CUDA_HOST_ATOMIC
 template <class T> T atomicCAS(T *at, cuda_host_same_t<T> expected, cuda_host_same_t<T> value)
 {
@@ -148,10 +130,6 @@ template <class T> T atomicCAS(T *at, cuda_host_same_t<T> expected, cuda_host_sa
 /* --- loads, bits, mathematics ---------------------------------------------------------------------- */
 
 template <class T> T __ldg(const T *at) { return *at; }
-template <class T> T __ldcg(const T *at) { return *at; }
-template <class T> T __ldcs(const T *at) { return *at; }
-template <class T> void __stcg(T *at, cuda_host_same_t<T> value) { *at = value; }
-template <class T> void __stcs(T *at, cuda_host_same_t<T> value) { *at = value; }
 
 template <class To, class From> To cuda_host_bits(From value)
 {
@@ -160,21 +138,9 @@ template <class To, class From> To cuda_host_bits(From value)
   memcpy(&to, &value, sizeof to);
   return to;
 }
-static inline int __float_as_int(float x) { return cuda_host_bits<int>(x); }
-static inline unsigned __float_as_uint(float x) { return cuda_host_bits<unsigned>(x); }
-static inline float __int_as_float(int x) { return cuda_host_bits<float>(x); }
 static inline float __uint_as_float(unsigned x) { return cuda_host_bits<float>(x); }
 static inline long long __double_as_longlong(double x) { return cuda_host_bits<long long>(x); }
-static inline double __longlong_as_double(long long x) { return cuda_host_bits<double>(x); }
-static inline int __popc(unsigned x) { return __builtin_popcount(x); }
-static inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
 static inline int __ffs(int x) { return __builtin_ffs(x); }
-static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
-static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
-{
-  return (unsigned long long)((unsigned __int128)a * b >> 64);
-}
-static inline long long clock64(void) { return 0; }
 
 #define CUDA_HOST_LEAST_AND_MOST(T)                              \
   static inline T min(T a, T b) { return b < a ? b : a; }        \
@@ -191,26 +157,8 @@ static inline float max(float a, float b) { return fmaxf(a, b); }
 static inline double min(double a, double b) { return fmin(a, b); }
 static inline double max(double a, double b) { return fmax(a, b); }
 
-static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
-/* Macros: libc has functions of these names. */
+/* A macro: libc has a function of this name. */
 #define __expf(x) expf(x)
-#define __logf(x) logf(x)
 static inline float __fdividef(float a, float b) { return a / b; }
-static inline float __frcp_rn(float x) { return 1.0f / x; }
-static inline float __fsqrt_rn(float x) { return sqrtf(x); }
-static inline float __fdiv_rn(float a, float b) { return a / b; }
-/* Never fused, as in CUDA: the build contracts nothing. */
-static inline float __fadd_rn(float a, float b) { return a + b; }
-static inline float __fsub_rn(float a, float b) { return a - b; }
-static inline float __fmul_rn(float a, float b) { return a * b; }
-static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-static inline double __dadd_rn(double a, double b) { return a + b; }
-static inline double __dsub_rn(double a, double b) { return a - b; }
-static inline double __dmul_rn(double a, double b) { return a * b; }
-static inline double __ddiv_rn(double a, double b) { return a / b; }
-static inline double __dsqrt_rn(double x) { return sqrt(x); }
-static inline float __int2float_rn(int x) { return (float)x; }
-static inline float __double2float_rn(double x) { return (float)x; }
 
 #endif

@@ -23,10 +23,7 @@ typedef enum cudaError {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInitializationError = 3,
-  cudaErrorCudartUnloading = 4,
   cudaErrorInvalidConfiguration = 9,
-  cudaErrorInvalidDevicePointer = 17,
-  cudaErrorInvalidMemcpyDirection = 21,
   cudaErrorInsufficientDriver = 35,
   cudaErrorInvalidDeviceFunction = 98,
   cudaErrorNoDevice = 100,
@@ -39,9 +36,7 @@ typedef enum cudaError {
   cudaErrorHostMemoryAlreadyRegistered = 712,
   cudaErrorHostMemoryNotRegistered = 713,
   cudaErrorLaunchFailure = 719,
-  cudaErrorNotSupported = 801,
-  cudaErrorSystemDriverMismatch = 803,
-  cudaErrorUnknown = 999
+  cudaErrorSystemDriverMismatch = 803
 } cudaError_t;
 
 typedef struct CUstream_st *cudaStream_t;
@@ -61,26 +56,8 @@ enum cudaMemcpyKind {
 
 enum { cudaStreamDefault = 0x0, cudaStreamNonBlocking = 0x1 };
 enum { cudaEventDefault = 0x0, cudaEventBlockingSync = 0x1, cudaEventDisableTiming = 0x2 };
-enum { cudaHostAllocDefault = 0x0, cudaHostAllocPortable = 0x1, cudaHostAllocMapped = 0x2 };
-enum { cudaHostRegisterDefault = 0x0, cudaHostRegisterPortable = 0x1 };
-enum { cudaDeviceScheduleAuto = 0x0, cudaDeviceScheduleSpin = 0x1, cudaDeviceScheduleYield = 0x2, cudaDeviceScheduleBlockingSync = 0x4 };
-
-enum cudaDeviceAttr {
-  cudaDevAttrMaxThreadsPerBlock = 1,
-  cudaDevAttrMaxSharedMemoryPerBlock = 8,
-  cudaDevAttrWarpSize = 10,
-  cudaDevAttrClockRate = 13,
-  cudaDevAttrMultiProcessorCount = 16,
-  cudaDevAttrMemoryClockRate = 36,
-  cudaDevAttrGlobalMemoryBusWidth = 37,
-  cudaDevAttrL2CacheSize = 38,
-  cudaDevAttrMaxThreadsPerMultiProcessor = 39,
-  cudaDevAttrComputeCapabilityMajor = 75,
-  cudaDevAttrComputeCapabilityMinor = 76,
-  cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
-  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
-  cudaDevAttrMemoryPoolsSupported = 115
-};
+enum { cudaHostAllocDefault = 0x0 };
+enum { cudaHostRegisterDefault = 0x0 };
 
 struct cudaDeviceProp {
   char name[256];
@@ -103,7 +80,7 @@ struct cudaDeviceProp {
   size_t sharedMemPerBlockOptin;
 };
 
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 enum cudaMemoryType { cudaMemoryTypeUnregistered = 0, cudaMemoryTypeHost = 1, cudaMemoryTypeDevice = 2 };
 struct cudaPointerAttributes {
@@ -120,7 +97,6 @@ enum cudaDriverEntryPointQueryResult {
 enum { cudaEnableDefault = 0x0 };
 
 /* --- errors ------------------------------------------------------------------ */
-const char *cudaGetErrorName(cudaError_t error);
 const char *cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError(void);  /* of this host thread, and clears it; a sticky one stays */
 cudaError_t cudaPeekAtLastError(void);
@@ -129,9 +105,7 @@ cudaError_t cudaPeekAtLastError(void);
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int *device);
-cudaError_t cudaSetDeviceFlags(unsigned int flags);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device);
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
@@ -139,8 +113,6 @@ cudaError_t cudaDeviceSynchronize(void);
 cudaError_t cudaDeviceReset(void);
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version);
-cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **function, unsigned long long flags,
-                                    enum cudaDriverEntryPointQueryResult *result CUDA_HOST_DEFAULT(NULL));
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned int version, unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *result CUDA_HOST_DEFAULT(NULL));
 
@@ -155,7 +127,6 @@ cudaError_t cudaHostAlloc(void **at, size_t bytes, unsigned int flags);
 cudaError_t cudaFreeHost(void *at);
 cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned int flags);
 cudaError_t cudaHostUnregister(void *at);
-cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned int flags);
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *at);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream CUDA_HOST_DEFAULT(NULL));

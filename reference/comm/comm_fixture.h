@@ -28,7 +28,7 @@ struct bench {
 
 static inline void bench_open(struct bench *b, enum dev_kind kind, uint64_t seed)
 {
-  CHECK_OK(test_dev(world, kind, seed, &b->d));
+  CHECK_OK(test_dev(kind, seed, &b->d));
   CHECK_OK(dev_stream_open(b->d, "compute", DEV_COMPUTE, &b->compute));
   CHECK_OK(dev_stream_open(b->d, "transfer", DEV_TRANSFER, &b->transfer));
 }

@@ -23,13 +23,11 @@ static inline enum err test_comm(struct comm_world *w, struct dev_stream *s, con
   return comm_create(w, s, ranks, n, max_bytes, &c, out);
 }
 
-/* As dev_open, with one thread: of lazy, or of cpu or the device under test in its place.  NCCL has one device a
- * rank, staged ranks share one. */
-static inline enum err test_dev(const struct comm_world *w, enum dev_kind kind, uint64_t seed, struct dev **out)
+/* As dev_open, with one thread: of lazy, or of cpu or the device under test in its place. */
+static inline enum err test_dev(enum dev_kind kind, uint64_t seed, struct dev **out)
 {
-  struct dev_config config = {.kind = mirror_kind(kind), .threads = 1, .lazy_seed = seed};
-  if (config.kind == DEV_CUDA && !test_staged()) config.index = comm_node_rank(w);
-  return dev_open(&config, out);
+  const struct dev_config config = {.kind = kind, .threads = 1, .lazy_seed = seed}, here = mirror_config(&config);
+  return dev_open(mirror_kind(kind) == kind ? &config : &here, out);
 }
 
 #endif

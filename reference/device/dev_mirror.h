@@ -26,6 +26,16 @@ static inline enum dev_kind mirror_kind(enum dev_kind kind) { return mirror_cuda
 /* How many of {DEV_CPU, DEV_LAZY} a test of both has to go through. */
 static inline int mirror_kinds(void) { return mirror_cuda() ? 1 : 2; }
 
+/* d, or the cuda device in its place, lazy's too: for what must come out alike on every kind.  Ranks of this
+ * host take its devices in turn. */
+static inline struct dev_config mirror_config(const struct dev_config *d)
+{
+  struct dev_config c = *d;
+  if (mirror_cuda()) c.kind = DEV_CUDA;
+  if (c.kind == DEV_CUDA) c.index = dev_count(DEV_CUDA) > 0 ? check_rank() % dev_count(DEV_CUDA) : 0;
+  return c;
+}
+
 /* --- memory ------------------------------------------------------------------- */
 
 enum { MIRRORS = 1024 };
@@ -96,6 +106,16 @@ static inline void mirror_push(const void *at)
   if (m == NULL) return;
   CHECK_OK(dev_copy_in(m->stream, m->at, m->host, m->bytes));
   CHECK_OK(dev_sync_stream(m->stream));
+}
+
+/* A copy of memory of the device, which the caller frees; waits. */
+static inline void *mirror_read(struct dev_stream *s, const void *at, size_t bytes)
+{
+  void *out = malloc(bytes + 1);
+  BUG_IF(out == NULL);
+  CHECK_OK(dev_copy_out(s, out, at, bytes));
+  CHECK_OK(dev_sync_stream(s));
+  return out;
 }
 
 /* dev_sync, then all blocks of the device to the host. */

@@ -7,6 +7,7 @@
 #ifndef MODEL_MODEL_CASES_H
 #define MODEL_MODEL_CASES_H
 
+#include "comm/comm_testing.h"
 #include "model/model_fixture.h"
 
 #include "base/fault.h"
@@ -41,7 +42,7 @@ static inline struct comm *group(struct cut *c, const char *name, const int *ran
 {
   struct comm *out = NULL;
   const struct comm_config config = {.name = name, .reduce = COMM_ORDERED};
-  if (n > 1) CHECK_OK(comm_create(world, c->rig.compute, ranks, n, 1 << 14, &config, &out));
+  if (n > 1) CHECK_OK(test_comm(world, c->rig.compute, ranks, n, 1 << 14, &config, &out));
   return out;
 }
 

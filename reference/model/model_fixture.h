@@ -10,6 +10,7 @@
 #include "model/stage.h"
 
 #include "base/rng.h"
+#include "device/dev_mirror.h"
 #include "ops/ops.h"
 #include "testing/check.h"
 
@@ -114,7 +115,8 @@ static inline bool rig_prepare(struct rig *r, const struct run_config *c, const 
   r->run = *c;
   r->type = run_work_type(c);
   r->state = run_state_type(c);
-  if (!CHECK_OK(dev_open(d, &r->dev)) || !CHECK_OK(dev_stream_open(r->dev, "compute", DEV_COMPUTE, &r->compute))) return false;
+  const struct dev_config here = mirror_config(d);
+  if (!CHECK_OK(dev_open(&here, &r->dev)) || !CHECK_OK(dev_stream_open(r->dev, "compute", DEV_COMPUTE, &r->compute))) return false;
   if (!CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, place, 16, 1, 0, &r->flat))) return false;
   r->count = r->flat->count;
   r->bytes = (size_t)r->count * dtype_bytes(r->type);

@@ -3,6 +3,7 @@
 
 #include "base/fault.h"
 #include "base/rng.h"
+#include "comm/comm_testing.h"
 #include "parallel/mesh.h"
 #include "testing/check.h"
 
@@ -77,13 +78,12 @@ static void open_part(struct part *p, const struct run_config *c, bool alone, en
   CHECK_OK(params_place_of(&p->run, mesh.pp_rank, mesh.tp_rank, &p->place));
   CHECK_OK(params_create(&p->run, &p->table));
   CHECK_OK(flat_create(p->table, &p->place, 16, 1, 0, &p->flat));
-  const struct dev_config device = {.kind = kind, .threads = 1, .lazy_seed = 3};
-  CHECK_OK(dev_open(&device, &p->dev));
+  CHECK_OK(test_dev(mirror_cuda() ? DEV_CPU : kind, 3, &p->dev));
   CHECK_OK(dev_stream_open(p->dev, "compute", DEV_COMPUTE, &p->compute));
   const struct comm_config group = {.name = "norm", .reduce = COMM_ORDERED};
   int ranks[2];
   const int n = mesh_group(&mesh, MESH_PP | MESH_TP, ranks);
-  if (n > 1) CHECK_OK(comm_create(world, p->compute, ranks, n, 1 << 12, &group, &p->norm));
+  if (n > 1) CHECK_OK(test_comm(world, p->compute, ranks, n, 1 << 12, &group, &p->norm));
   const size_t bytes = (size_t)p->flat->count * sizeof(double);
   CHECK_OK(dev_alloc(p->dev, bytes, DEV_PARAMETERS, "weights", &p->weights));
   CHECK_OK(dev_alloc(p->dev, bytes, DEV_GRADIENTS, "gradients", &p->gradients));

@@ -4,6 +4,7 @@
 #include "base/bf16.h"
 #include "base/fault.h"
 #include "base/rng.h"
+#include "device/dev_mirror.h"
 #include "testing/check.h"
 
 #include <math.h>
@@ -89,7 +90,8 @@ static bool rig_open(struct rig *r, const struct run_config *c, const struct dev
   memset(r, 0, sizeof *r);
   r->run = *c;
   r->type = run_state_type(c);
-  if (!CHECK_OK(dev_open(d, &r->dev)) || !CHECK_OK(dev_stream_open(r->dev, "compute", DEV_COMPUTE, &r->compute)) ||
+  const struct dev_config here = mirror_config(d);
+  if (!CHECK_OK(dev_open(&here, &r->dev)) || !CHECK_OK(dev_stream_open(r->dev, "compute", DEV_COMPUTE, &r->compute)) ||
       !CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, &params_place_alone, 16, 1, 0, &r->flat)))
     return false;
   r->bytes = (size_t)r->flat->count * dtype_bytes(r->type);

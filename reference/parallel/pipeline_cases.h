@@ -188,7 +188,7 @@ static void open_play(struct play *p, const struct setting *set)
   *p = (struct play){0};
   CHECK_OK(schedule_create(set->kind, set->p, set->m, set->v, &p->s));
   p->stage = set->p == 1 ? 0 : comm_rank(world);
-  CHECK_OK(test_dev(world, set->device, set->seed, &p->d));
+  CHECK_OK(test_dev(set->device, set->seed, &p->d));
   CHECK_OK(dev_stream_open(p->d, "compute", DEV_COMPUTE, &p->compute));
   int ranks[8];
   for (int i = 0; i < set->p; i++) ranks[i] = i;

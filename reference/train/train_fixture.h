@@ -30,8 +30,15 @@ static inline int fixture_main(const char *suite, const struct test *tests, size
   return system(command) == 0 ? status : 1;
 }
 
+/* The device that the test is run for is cuda, and the ranks exchange by NCCL: MPI sees nothing of it. */
+static inline bool fixture_nccl(void)
+{
+  return getenv("SHARDMARK_TEST_DEVICE") != NULL && getenv("SHARDMARK_TEST_TRANSPORT") == NULL;
+}
+
 /* A run file of a small model: three micro-batches a rank at dp 2, records of `name` in fixture_dir/name.
- * What settings say goes before what stands here. */
+ * What settings say goes before what stands here.  On the device and by the transport that the test is run for, unless
+ * they name one. */
 static inline void fixture_run(const char *name, const char *settings)
 {
   static const char *const lines[] = {"model: tiny", "layers: 2", "global_batch: 12", "micro_batch: 2", "steps: 2", "revealing: true"};
@@ -45,6 +52,9 @@ static inline void fixture_run(const char *name, const char *settings)
     snprintf(key, sizeof key, "%.*s:", (int)strcspn(lines[i], ":"), lines[i]);
     if (strstr(settings, key) == NULL) fprintf(f, "%s\n", lines[i]);
   }
+  const char *device = getenv("SHARDMARK_TEST_DEVICE"), *transport = getenv("SHARDMARK_TEST_TRANSPORT");
+  if (device && strstr(settings, "device:") == NULL) fprintf(f, "device: %s\n", device);
+  if (device && transport && strstr(settings, "device:") == NULL) fprintf(f, "transport: %s\n", transport);
   fclose(f);
 }
 

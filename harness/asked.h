@@ -15,7 +15,7 @@ struct asked {
   double budget_s;          /* 0: none                                */
   int ranks[ASKED_RANKS], n_ranks; /* 0: every count the suites have    */
   int base;                 /* N0; 0: the smallest                    */
-  char model[CONFIG_NAME], device[CONFIG_NAME], layout[256], seed[64], lazy_seed[64], fault[CONFIG_NAME];
+  char model[CONFIG_NAME], device[CONFIG_NAME], layout[256], seed[64], lazy_seed[64], transport[32], fault[CONFIG_NAME];
   char only[CONFIG_NAME];   /* cases whose name contains it; "": all  */
   char hosts[CONFIG_PATH], out[CONFIG_PATH], resume[CONFIG_PATH];
 };

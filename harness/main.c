@@ -2,6 +2,7 @@
 #include "harness/asked.h"
 #include "harness/doctor.h"
 #include "harness/list.h"
+#include "harness/measured.h"
 #include "harness/place.h"
 #include "harness/run.h"
 
@@ -36,7 +37,7 @@ static error_t parse(const struct argp *argp, int argc, char **argv, const char 
 /* --- run ------------------------------------------------------------------------------- */
 
 enum { KEY_RANKS = 256, KEY_BASE, KEY_MODEL, KEY_LAYOUT, KEY_HOSTS, KEY_DEVICE, KEY_SEED, KEY_OUT, KEY_QUICK, KEY_FULL, KEY_BUDGET,
-       KEY_DRY, KEY_RESUME, KEY_FAULT, KEY_ONLY, KEY_LAZY_SEED, KEY_FAIL_FAST, KEY_KEEP };
+       KEY_DRY, KEY_RESUME, KEY_FAULT, KEY_ONLY, KEY_LAZY_SEED, KEY_FAIL_FAST, KEY_TRANSPORT, KEY_KEEP };
 
 static const struct argp_option run_words[] = {
   {"ranks", KEY_RANKS, "1,2,4", 0, "rank counts: points of a scaling curve; of other suites only the cases with these", 0},
@@ -45,6 +46,7 @@ static const struct argp_option run_words[] = {
   {"layout", KEY_LAYOUT, "dp=2,tp=2,pp=2", 0, "another layout in every case; also schedule, chunks, stages, sequence_parallel, mesh_order, tp_across_nodes", 0},
   {"hosts", KEY_HOSTS, "FILE", 0, "host file for the launcher", 0},
   {"device", KEY_DEVICE, "cpu|lazy|cuda", 0, "where tensors live", 0},
+  {"transport", KEY_TRANSPORT, "nccl|staged", 0, "with --device cuda: how ranks exchange in every case; staged lets them share a GPU", 0},
   {"seed", KEY_SEED, "N", 0, "seed of weights, dropout and data in every case", 0},
   {"lazy-seed", KEY_LAZY_SEED, "N", 0, "with --device lazy: order of its choices in every case", 0},
   {"out", KEY_OUT, "DIR", 0, "results directory (default: results/runs/<date>-<suite>-<host>)", 0},
@@ -83,7 +85,8 @@ static enum err run_word(struct asked *a, int key, const char *text)
     char *at;
     size_t room;
   } texts[] = {{KEY_MODEL, a->model, sizeof a->model},    {KEY_LAYOUT, a->layout, sizeof a->layout}, {KEY_HOSTS, a->hosts, sizeof a->hosts},
-               {KEY_DEVICE, a->device, sizeof a->device}, {KEY_SEED, a->seed, sizeof a->seed},       {KEY_LAZY_SEED, a->lazy_seed, sizeof a->lazy_seed}, {KEY_OUT, a->out, sizeof a->out},
+               {KEY_DEVICE, a->device, sizeof a->device}, {KEY_SEED, a->seed, sizeof a->seed},       {KEY_LAZY_SEED, a->lazy_seed, sizeof a->lazy_seed},
+               {KEY_TRANSPORT, a->transport, sizeof a->transport}, {KEY_OUT, a->out, sizeof a->out},
                {KEY_RESUME, a->resume, sizeof a->resume}, {KEY_FAULT, a->fault, sizeof a->fault},    {KEY_ONLY, a->only, sizeof a->only}};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     if (texts[i].key != key) continue;
@@ -167,6 +170,18 @@ static enum status verb_report(int argc, char **argv)
   return STATUS_PASS;
 }
 
+static enum status verb_speed(int argc, char **argv)
+{
+  enum status status = STATUS_FAIL;
+  if (argc < 2 || strcmp(argv[1], "--help") == 0) {
+    fprintf(argc < 2 ? stderr : stdout, "Usage: shardmark speed DIR...\n"
+                                        "Tokens a second, MFU, clocks and energy of training runs on a GPU, from the folders that they wrote.\n");
+    return argc < 2 ? STATUS_USAGE : STATUS_PASS;
+  }
+  const enum err err = measured_print((const char *const *)argv + 1, argc - 1, stdout, &status);
+  return err ? say_error("speed", err) : status;
+}
+
 struct list_asked {
   const char *what;
   enum list_form form;
@@ -206,6 +221,7 @@ static const struct {
 } verbs[] = {{"run", "runs suites, writes records, prints the verdict, writes the report", verb_run},
              {"train", "training runs, alone or under mpirun", verb_train},
              {"report", "rebuilds the report of a results directory from its records", verb_report},
+             {"speed", "speed of training runs on a GPU, from their records", verb_speed},
              {"list", "suites, faults, options, checks, models", verb_list},
              {"doctor", "is this machine fit to run", verb_doctor}};
 enum { VERBS = sizeof verbs / sizeof *verbs };

@@ -115,6 +115,7 @@ static void record_speeds(struct record_file *f, const struct timing *b, const s
   const double rate = timing_rate(b, m->config.threads);
   record_real(f, "got.sgemm_FLOP_per_s", rate);
   record_real(f, "got.rate_fraction", MEDIAN(m, flops_per_s) / rate);
+  if (isfinite(MEDIAN(m, mfu))) record_real(f, "got.mfu", MEDIAN(m, mfu));
   record_real(f, "got.exposed_fraction", MEDIAN(m, exposed));
   record_real(f, "got.imbalance", MEDIAN(m, balance));
 }

@@ -3,6 +3,7 @@
 #include "harness/stats.h"
 
 #include "base/record.h"
+#include "suites/checks/peak.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -131,6 +132,21 @@ static void check_places(const json_t *records, int ranks, int64_t threads, stru
   if (heard != ranks) refuse(out, false, "not every rank said where it ran");
 }
 
+/* Of the device that rank 0 names; faster than that can be is a mistake somewhere. */
+static void take_mfu(const struct run_data *run, double tokens, double seconds, struct sample *out)
+{
+  size_t i;
+  json_t *r;
+  const char *device = NULL;
+  json_array_foreach(run->records, i, r) if (device == NULL && is_kind(r, "run")) device = record_get_text(r, "env.gpu");
+  out->mfu = NAN;
+  if (device == NULL) return;
+  const double peak = peak_dense(device, (enum precision)run->config.precision) * (double)config_ranks(&run->config);
+  if (isnan(peak)) return;
+  out->mfu = peak_flops(&run->config, tokens, false) / seconds / peak;
+  if (out->mfu > 1) refuse(out, false, "MFU above 1: faster than the devices' dense peak");
+}
+
 void sample_take(const struct run_data *run, struct sample *out)
 {
   struct step steps[STEPS_MAX] = {0};
@@ -173,6 +189,7 @@ void sample_take(const struct run_data *run, struct sample *out)
   }
   out->tokens_per_s = tokens / (wall_ms / 1e3);
   out->flops_per_s = flops / ranks / (wall_ms / 1e3);
+  take_mfu(run, tokens, wall_ms / 1e3, out);
   out->step_ms = stats_median(ms, timed);
   out->exposed = stats_median(exposed, timed);
   out->balance = stats_median(balance, timed);

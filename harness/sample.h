@@ -18,6 +18,7 @@ struct sample {
   double exposed;         /* median over steps of exposed / step, worst rank  */
   double balance;         /* median over steps of mean busy / largest busy    */
   double flops_per_s;     /* matrix-product FLOPs of all ranks over wall time, per rank */
+  double mfu;             /* model FLOPs (causal half) over the devices' published dense peak; NaN: not known */
   double peak_bytes;      /* worst rank's os_peak_bytes                       */
   double first_loss;
 };

@@ -1,5 +1,6 @@
 /* sample_test.c - numbers of a timed run, from records made by hand. */
 #include "harness/sample.h"
+#include "suites/checks/peak.h"
 #include "testing/check.h"
 
 #include <math.h>
@@ -152,6 +153,35 @@ static void the_rate_is_the_best_size_s_median(void)
   json_decref(all);
 }
 
+static struct sample take_on(const char *gpu, double hidden_scale)
+{
+  struct sample s;
+  struct run_data d = {.records = records()};
+  config_default(&d.config);
+  d.config.dp = 2;
+  d.config.steps = 4;
+  d.config.hidden = (int64_t)(48 * hidden_scale);
+  d.config.heads = 12;
+  CHECK_OK(config_finish(&d.config));
+  json_array_append_new((json_t *)d.records, json_pack("{s:s,s:i,s:s}", "kind", "run", "rank", 0, "env.gpu", gpu));
+  sample_take(&d, &s);
+  if (isfinite(s.mfu)) CHECK_NEAR(s.mfu, peak_flops(&d.config, 360, false) / 0.060 / (2 * 67e12), 1e-12);
+  json_decref((json_t *)d.records);
+  return s;
+}
+
+static void mfu_is_of_the_devices_own_peak(void)
+{
+  struct sample s = take_on("NVIDIA H200, driver 580", 1);
+  CHECK(s.ok && s.mfu > 0 && s.mfu < 1e-3);
+  s = take_on("NVIDIA H2000, driver 580", 1);
+  CHECK(s.ok && isnan(s.mfu));
+  CHECK(isnan(take(records()).mfu)); /* on no GPU at all */
+  s = take_on("NVIDIA H200, driver 580", 1000);
+  CHECK(!s.ok && !s.wrong);
+  CHECK_TEXT_HAS(s.why, "MFU above 1");
+}
+
 static void longer_runs_warm_up_longer(void) { CHECK(sample_warm_up(3) == 1 && sample_warm_up(5) == 1 && sample_warm_up(6) == 2); }
 
 int main(void)
@@ -164,6 +194,7 @@ int main(void)
     TEST(ranks_that_disagree_about_the_loss_are_seen),
     TEST(ranks_on_one_core_have_no_speed),
     TEST(the_rate_is_the_best_size_s_median),
+    TEST(mfu_is_of_the_devices_own_peak),
     TEST(longer_runs_warm_up_longer),
   };
   return test_main("sample", tests, sizeof tests / sizeof *tests);

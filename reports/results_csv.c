@@ -30,6 +30,7 @@ static const struct column columns[] = {
   {"copies", "C(N)", "", "%g"},
   {"sgemm_FLOP_per_s", "matrix rate", "FLOP/s", "%g"},
   {"rate_fraction", "fraction of it", "", "%g"},
+  {"mfu", "MFU", "", "%g"},
   {"exposed_fraction", "exposed communication", "", "%g"},
   {"imbalance", "load balance", "", "%g"},
   {"peak_bytes", "peak", "bytes", NULL},

@@ -16,6 +16,7 @@ static const struct column columns[] = {
   {"efficiency_text", "E ± interval", "", NULL},
   {"copies_text", "C(N)", "", NULL},
   {"rate_fraction", "fraction of the measured matrix rate", "", "%.2f"},
+  {"mfu", "MFU", "of the dense peak", "%.3f"},
   {"exposed_fraction", "exposed communication", "of the step", "%.3f"},
   {"imbalance", "load balance", "mean/max busy", "%.3f"},
   {"peak_GiB", "peak, worst rank", "GiB", "%.3f"},
@@ -39,7 +40,7 @@ static void interval(json_t *row, const json_t *point, const char *key, const ch
 static json_t *row_of(const json_t *point)
 {
   static const char *const same[] = {"curve", "scale", "layout", "ranks", "threads", "tokens_per_s", "sequences_per_s", "rate_fraction",
-                                     "exposed_fraction", "imbalance", "evidence"};
+                                     "mfu", "exposed_fraction", "imbalance", "evidence"};
   json_t *row = json_object();
   char key[64];
   for (size_t i = 0; i < sizeof same / sizeof *same; i++) {

@@ -96,6 +96,7 @@ static enum err check_sizes(const struct session *s)
 {
   for (int i = 0; i < s->plan.n_runs; i++) {
     const struct run *r = &s->plan.runs[i];
+    if (r->config.device == DEVICE_CUDA) continue; /* the card's, which is asked when it is opened */
     const double needed = memory_needed(&r->config, ranks_a_host(s));
     if (needed > s->env.available_bytes)
       FAIL(ERR_MEMORY, "case %s: %d ranks of model %s need %.2f GiB of memory here, %.2f GiB are available", r->name, r->ranks,

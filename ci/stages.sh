@@ -1,16 +1,22 @@
-# ci/stages.sh - sourced by ci/test and ci/long: runs functions stage_NAME one after the other.
+# ci/stages.sh - sourced by ci/test, ci/long and ci/gpu: runs functions stage_NAME one after the other.
 #
 # Each prints its seconds; a failed one shows the end of its log and the others still run, but
-# for `setup` and `build`, without which none makes sense.  Logs: build/ci/NAME.log.
+# for `setup` and `build`, without which none makes sense.  One that ends with `skip WHY` counts as
+# neither.  Logs: build/ci/NAME.log.
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
 root=$PWD
 logs=$root/build/ci
 mkdir -p "$logs"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-passed=0 failed=0 failures=()
+passed=0 failed=0 skipped=0 failures=()
 
 in_time() { timeout --kill-after=20 "$@"; }
 tests_of() { in_time 900 ctest --test-dir "$1" --output-on-failure --no-tests=error "${@:2}"; }
+
+skip() { echo "skipped: $*"; return 77; }
+
+# The CUDA device on the CPU: as many devices as a run asks for, one a rank.
+host_run() { CUDA_HOST_DEVICES=8 "build-cuda-host${1:+-$1}/shardmark" run "${@:2}"; }
 
 run_stage() {
   local name=$1 began=$SECONDS status
@@ -19,6 +25,9 @@ run_stage() {
   if [ "$status" -eq 0 ]; then
     passed=$((passed + 1))
     printf '%-12s passed  %5d s\n' "$name" $((SECONDS - began))
+  elif [ "$status" -eq 77 ]; then
+    skipped=$((skipped + 1))
+    printf '%-12s %s\n' "$name" "$(tail -n 1 "$logs/$name.log")"
   else
     failed=$((failed + 1)); failures+=("$name")
     printf '%-12s FAILED  %5d s  (status %d, %s)\n' "$name" $((SECONDS - began)) "$status" "${logs#"$root"/}/$name.log"
@@ -39,6 +48,6 @@ run_stages() {
     case $stage in setup | build) [ "$failed" -eq 0 ] || break ;; esac
   done
   echo "$SECONDS s in all${failures[*]:+; failed: ${failures[*]}}"
-  echo "$passed passed, $failed failed"
+  if [ "$skipped" -eq 0 ]; then echo "$passed passed, $failed failed"; else echo "$passed passed, $failed failed, $skipped skipped"; fi
   [ "$failed" -eq 0 ]
 }

@@ -90,11 +90,7 @@ static inline void cp_async_16(void *shared, const void *global, int bytes_valid
   cuda_host_async_copy(shared, global, 16, (size_t)bytes_valid);
 }
 static inline void cp_async_commit(void) { cuda_host_async_commit(); }
-template <int pending>
-static inline void cp_async_wait(void)
-{
-  cuda_host_async_wait(pending);
-}
+template <int pending> static inline void cp_async_wait(void) { cuda_host_async_wait(pending); }
 
 static inline float exp2_approx(float x) { return x < -126.0f ? 0.0f : exp2f(x); }
 
@@ -103,9 +99,10 @@ static inline float exp2_approx(float x) { return x < -126.0f ? 0.0f : exp2f(x);
 /* d += a b, 2 * 16 * 8 * 16 FLOPs a warp. */
 static __device__ __forceinline__ void mma_bf16(float d[4], const unsigned a[4], const unsigned b[2])
 {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 /* Four 8 x 8 matrices of 2-byte elements: lane i gives the address (shared memory, a multiple of 16) of row i % 8
@@ -136,8 +133,7 @@ static __device__ __forceinline__ void cp_async_16(void *shared, const void *glo
                : "memory");
 }
 static __device__ __forceinline__ void cp_async_commit(void) { asm volatile("cp.async.commit_group;" : : : "memory"); }
-template <int pending>
-static __device__ __forceinline__ void cp_async_wait(void)
+template <int pending> static __device__ __forceinline__ void cp_async_wait(void)
 {
   asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
 }

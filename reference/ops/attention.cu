@@ -15,7 +15,8 @@ enum { MMA_D_MAX = 160, GRAINS_THREADS = 128 };
 static bool aligned(const struct tensor *t) { return t->at == NULL || vector_aligned(t); }
 
 /* The case of `args`; ids of its documents are in the workspace when the stream gets there. */
-static enum err begin(const struct dev_cuda *at, const struct attention_args *args, size_t stats_bytes, struct attention_case *c)
+static enum err begin(const struct dev_cuda *at, const struct attention_args *args, size_t stats_bytes,
+                      struct attention_case *c)
 {
   memset(c, 0, sizeof *c);
   c->a = *args;
@@ -33,7 +34,8 @@ static enum err begin(const struct dev_cuda *at, const struct attention_args *ar
          c->T, args->heads, at->workspace_bytes);
   c->grains = (struct ids *)at->workspace;
   c->stats = (char *)at->workspace + grains_bytes;
-  const int64_t fit = sequence_bytes == 0 ? args->docs.rows : (int64_t)((at->workspace_bytes - grains_bytes) / sequence_bytes);
+  const int64_t fit =
+      sequence_bytes == 0 ? args->docs.rows : (int64_t)((at->workspace_bytes - grains_bytes) / sequence_bytes);
   c->sequences = fit < args->docs.rows ? fit : args->docs.rows;
   return LAUNCH(at, grains_kernel, blocks_for(n, GRAINS_THREADS / WARP), GRAINS_THREADS, 0, *c);
 }
@@ -51,15 +53,16 @@ static dim3 grid_of(const struct attention_case *c, int rows, int parts)
  * backward columns whose scores are in registers at once.  Chosen so that nothing spills at 255 registers and that
  * two blocks fit an SM. */
 #define FORWARD_SHAPES(X) X(16, 2, 64) X(32, 2, 64) X(64, 2, 64) X(96, 2, 32) X(128, 2, 32) X(160, 1, 32)
-#define BACKWARD_SHAPES(X) X(16, 2, 64, 32) X(32, 2, 64, 32) X(64, 2, 64, 32) X(96, 1, 64, 32) X(128, 1, 32, 32) X(160, 1, 32, 16)
+#define BACKWARD_SHAPES(X) \
+  X(16, 2, 64, 32) X(32, 2, 64, 32) X(64, 2, 64, 32) X(96, 1, 64, 32) X(128, 1, 32, 32) X(160, 1, 32, 16)
 
 static enum err forward(const struct dev_cuda *at, const struct attention_case *c)
 {
-#define TRY_SHAPE(DP, ATOMS, COLUMNS)                                                                           \
-  if (c->D <= DP) {                                                                                             \
-    enum { ROWS = MMA_WARPS * ATOMS * 16 };                                                                     \
-    return LAUNCH(at, (mma_fwd<DP, ATOMS, COLUMNS>), grid_of(c, ROWS, 1), MMA_THREADS,                          \
-                  (size_t)(ROWS + 4 * COLUMNS) * (DP + 8) * sizeof(bf16), *c);                                  \
+#define TRY_SHAPE(DP, ATOMS, COLUMNS)                                                  \
+  if (c->D <= DP) {                                                                    \
+    enum { ROWS = MMA_WARPS * ATOMS * 16 };                                            \
+    return LAUNCH(at, (mma_fwd<DP, ATOMS, COLUMNS>), grid_of(c, ROWS, 1), MMA_THREADS, \
+                  (size_t)(ROWS + 4 * COLUMNS) * (DP + 8) * sizeof(bf16), *c);         \
   }
   FORWARD_SHAPES(TRY_SHAPE)
 #undef TRY_SHAPE
@@ -68,13 +71,13 @@ static enum err forward(const struct dev_cuda *at, const struct attention_case *
 
 static enum err backward(const struct dev_cuda *at, const struct attention_case *c)
 {
-#define TRY_SHAPE(DP, ATOMS, COLUMNS, GROUP)                                                                     \
-  if (c->D <= DP) {                                                                                              \
-    enum { ROWS = MMA_WARPS * ATOMS * 16 };                                                                      \
-    const size_t bytes = (size_t)(2 * ROWS + 4 * COLUMNS) * (DP + 8) * sizeof(bf16);                             \
-    TRY(LAUNCH(at, (mma_bwd_kv<DP, ATOMS, COLUMNS, GROUP>), grid_of(c, ROWS, 1), MMA_THREADS,                    \
-               bytes + 2 * COLUMNS * sizeof(struct row_stats<float>), *c));                                      \
-    return LAUNCH(at, (mma_bwd_q<DP, ATOMS, COLUMNS, GROUP>), grid_of(c, ROWS, 1), MMA_THREADS, bytes, *c);      \
+#define TRY_SHAPE(DP, ATOMS, COLUMNS, GROUP)                                                                \
+  if (c->D <= DP) {                                                                                         \
+    enum { ROWS = MMA_WARPS * ATOMS * 16 };                                                                 \
+    const size_t bytes = (size_t)(2 * ROWS + 4 * COLUMNS) * (DP + 8) * sizeof(bf16);                        \
+    TRY(LAUNCH(at, (mma_bwd_kv<DP, ATOMS, COLUMNS, GROUP>), grid_of(c, ROWS, 1), MMA_THREADS,               \
+               bytes + 2 * COLUMNS * sizeof(struct row_stats<float>), *c));                                 \
+    return LAUNCH(at, (mma_bwd_q<DP, ATOMS, COLUMNS, GROUP>), grid_of(c, ROWS, 1), MMA_THREADS, bytes, *c); \
   }
   BACKWARD_SHAPES(TRY_SHAPE)
 #undef TRY_SHAPE
@@ -83,8 +86,7 @@ static enum err backward(const struct dev_cuda *at, const struct attention_case 
 
 /* --- every type -------------------------------------------------------------------------------- */
 
-template <typename T>
-static enum err run_fwd(const struct dev_cuda *at, void *args, bool tensor_cores)
+template <typename T> static enum err run_fwd(const struct dev_cuda *at, void *args, bool tensor_cores)
 {
   struct attention_case c;
   TRY(begin(at, (const struct attention_args *)args, 0, &c));
@@ -92,8 +94,7 @@ static enum err run_fwd(const struct dev_cuda *at, void *args, bool tensor_cores
   return LAUNCH(at, scalar_fwd<T>, grid_of(&c, SIDE, (c.D + SIDE - 1) / SIDE), SCALAR_THREADS, 0, c);
 }
 
-template <typename T>
-static enum err run_bwd(const struct dev_cuda *at, void *args, bool tensor_cores)
+template <typename T> static enum err run_bwd(const struct dev_cuda *at, void *args, bool tensor_cores)
 {
   struct attention_case c;
   TRY(begin(at, (const struct attention_args *)args, sizeof(struct row_stats<stat_t<T>>), &c));
@@ -102,8 +103,8 @@ static enum err run_bwd(const struct dev_cuda *at, void *args, bool tensor_cores
   for (; c.sequence < all; c.sequence += at_once) {
     if (c.sequences > all - c.sequence) c.sequences = all - c.sequence;
     TRY(LAUNCH(at, stats_kernel<T>,
-               blocks_for(c.sequences * c.a.heads * row_stats_rows(c.T), STATS_THREADS / STATS_LANES), STATS_THREADS, 0, c,
-               tensor_cores ? LOG2_E : 1.0));
+               blocks_for(c.sequences * c.a.heads * row_stats_rows(c.T), STATS_THREADS / STATS_LANES), STATS_THREADS, 0,
+               c, tensor_cores ? LOG2_E : 1.0));
     if (tensor_cores) {
       TRY(backward(at, &c));
       continue;

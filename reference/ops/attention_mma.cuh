@@ -7,7 +7,7 @@
  *
  *   forward    rows: queries.  s = q k^T; p = 2^(s - max), kept in registers as the left operand of p v
  *   dq         rows: queries.  s, dp = do v^T, ds = p (dp - delta); dq = ds k
- *   dk, dv     rows: keys.  s^T = k q^T, dp^T = v do^T, so that p^T and ds^T are left operands: dv = p^T do, dk = ds^T q
+ *   dk, dv     rows: keys.  s^T = k q^T and dp^T = v do^T, so that p^T and ds^T are left operands of p^T do and ds^T q
  *
  * Every sum is of one warp and in one order: no atomics.  Products accumulate in float; max, sum, lse and delta are
  * float; p and ds are rounded to bf16 for their second product, as in Dao et al. 2022.  Scores are in units of log 2.
@@ -71,14 +71,12 @@ static __device__ __forceinline__ void store_rows(bf16 *to, int64_t stride, int 
 
 /* Where this lane reads a 16 x 16 piece of a tile for ldmatrix: as left operand, or transposed as right operand,
  * rows come first; as right operand columns do. */
-template <int DP>
-static __device__ __forceinline__ const bf16 *rows_first(const bf16 *tile)
+template <int DP> static __device__ __forceinline__ const bf16 *rows_first(const bf16 *tile)
 {
   const int lane = thread_lane();
   return tile + (lane & 15) * (DP + 8) + (lane >> 4) * 8;
 }
-template <int DP>
-static __device__ __forceinline__ const bf16 *columns_first(const bf16 *tile)
+template <int DP> static __device__ __forceinline__ const bf16 *columns_first(const bf16 *tile)
 {
   const int lane = thread_lane();
   return tile + ((lane & 7) + (lane >> 4) * 8) * (DP + 8) + (lane >> 3 & 1) * 8;
@@ -130,7 +128,8 @@ static __device__ __forceinline__ void add_product(float sum[ATOMS][DP / 8][4], 
 #pragma unroll
     for (int a = 0; a < ATOMS; a++)
 #pragma unroll
-      for (int i = 0; i < 4; i++) left[a][i] = bf16_pair(w[a][2 * k + i / 2][i % 2 * 2], w[a][2 * k + i / 2][i % 2 * 2 + 1]);
+      for (int i = 0; i < 4; i++)
+        left[a][i] = bf16_pair(w[a][2 * k + i / 2][i % 2 * 2], w[a][2 * k + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
     for (int n = 0; n < DP / 16; n++) {
       unsigned right[4];
@@ -146,7 +145,8 @@ static __device__ __forceinline__ void add_product(float sum[ATOMS][DP / 8][4], 
 
 /* The warp's rows of `sum`, times a factor for each row, to its own rows of a tile that nobody else reads any more. */
 template <int DP, int ATOMS>
-static __device__ __forceinline__ void put_rows(bf16 *rows, const float sum[ATOMS][DP / 8][4], const float factor[ATOMS][2])
+static __device__ __forceinline__ void put_rows(bf16 *rows, const float sum[ATOMS][DP / 8][4],
+                                                const float factor[ATOMS][2])
 {
   const int lane = thread_lane();
   __syncwarp();
@@ -175,39 +175,101 @@ static __device__ __forceinline__ float quad_sum(float x)
   return x + __shfl_xor_sync(ALL_LANES, x, 2);
 }
 
-/* This lane's row of piece a, half r, of the tile whose first row is `first`. */
-template <int ATOMS>
-static __device__ __forceinline__ int row_of(int first, int a, int r)
+/* Of the tile whose first row is `first`: the warp's first row, and this lane's of piece a, half r. */
+template <int ATOMS> static __device__ __forceinline__ int warp_row(int first)
 {
-  return first + (thread_warp() * ATOMS + a) * 16 + r * 8 + thread_lane() / 4;
+  return first + thread_warp() * ATOMS * 16;
+}
+template <int ATOMS> static __device__ __forceinline__ int row_of(int first, int a, int r)
+{
+  return warp_row<ATOMS>(first) + a * 16 + r * 8 + thread_lane() / 4;
 }
 
-template <int ATOMS>
-static __device__ __forceinline__ void row_ids(int id[ATOMS][2], int first, const int *docs, int T)
+/* --- a block's work --------------------------------------------------------------------------- */
+
+/* What a block needs once a tile, kept in shared memory, since its sums fill the registers: x and y of the side that
+ * comes in tiles, and which tiles those are. */
+struct mma_block {
+  const bf16 *x, *y;
+  const struct row_stats<float> *stats;
+  const int *docs;
+  const struct ids *grains;
+  struct ids mine; /* of the block's own rows */
+  struct place p;
+  int last;
+};
+
+template <int DP, int COLUMNS>
+static __device__ __forceinline__ void load_pair(bf16 *x_tile, bf16 *y_tile, const struct mma_block *b,
+                                                 int64_t y_stride, int tile, const struct attention_case &c)
 {
-#pragma unroll
-  for (int a = 0; a < ATOMS; a++)
-#pragma unroll
-    for (int r = 0; r < 2; r++) id[a][r] = docs[min(row_of<ATOMS>(first, a, r), T - 1)];
+  load_tile<DP, COLUMNS>(x_tile, b->x, c.a.qkv.stride, tile * COLUMNS, c);
+  load_tile<DP, COLUMNS>(y_tile, b->y, y_stride, tile * COLUMNS, c);
+}
+
+/* For rows that are queries: keys and values that they see.  Returns the first tile. */
+template <int ROWS, int COLUMNS>
+static __device__ __forceinline__ int block_of_queries(struct mma_block *b, const struct attention_case &c)
+{
+  const struct place p = place_of(c, ROWS, true);
+  const struct ids *grains = head_grains(c, p), mine = ids_of(grains, p.first / GRAIN, ROWS / GRAIN, grains_in(c.T));
+  const int64_t C = (int64_t)c.a.heads * c.D;
+  const bf16 *k = head_rows<const bf16>(c.a.qkv, c, p, C);
+  *b = {k, k + C, head_stats<float>(c, p), head_docs(c, p), grains, mine, p, (min(p.first + ROWS, c.T) - 1) / COLUMNS};
+  return first_grain(grains, p.first / GRAIN, mine) * GRAIN / COLUMNS;
+}
+
+/* For rows that are keys: queries that see them, and do. */
+template <int ROWS, int COLUMNS>
+static __device__ __forceinline__ int block_of_keys(struct mma_block *b, const struct attention_case &c)
+{
+  const struct place p = place_of(c, ROWS, false);
+  const int n = grains_in(c.T), end = min((p.first + ROWS) / GRAIN, n);
+  const struct ids *grains = head_grains(c, p), mine = ids_of(grains, p.first / GRAIN, ROWS / GRAIN, n);
+  *b = {head_rows<const bf16>(c.a.qkv, c, p, 0),
+        head_rows<const bf16>(c.a.d_o, c, p, 0),
+        head_stats<float>(c, p),
+        head_docs(c, p),
+        grains,
+        mine,
+        p,
+        last_grain(grains, end, n, mine) * GRAIN / COLUMNS};
+  return p.first / COLUMNS;
+}
+
+/* Whether the columns [first, first + COLUMNS) all have the one document that the block's rows have. */
+template <int COLUMNS>
+static __device__ __forceinline__ bool one_document(const struct mma_block *b, int first,
+                                                    const struct attention_case &c)
+{
+  return ids_are_one(b->mine, ids_of(b->grains, first / GRAIN, COLUMNS / GRAIN, grains_in(c.T)));
 }
 
 /* s = -infinity where the query does not see the key; rows are queries, or with KEYS keys.  Rows past the sequence
  * may get anything: no query before T sees such a key, and such a query has zeros and lse = infinity. */
 template <int ATOMS, int COLUMNS, bool KEYS>
-static __device__ __forceinline__ void mask(float s[ATOMS][COLUMNS / 8][4], const int row_id[ATOMS][2], int first_row,
-                                            int first_column, const int *docs, int T)
+static __device__ __forceinline__ void mask(float s[ATOMS][COLUMNS / 8][4], const struct mma_block *b, int first_column,
+                                            const struct attention_case &c)
 {
+  const int *docs = b->docs;
+  const int first_row = b->p.first;
+  int row_id[ATOMS][2];
+#pragma unroll
+  for (int a = 0; a < ATOMS; a++)
+#pragma unroll
+    for (int r = 0; r < 2; r++) row_id[a][r] = docs[min(row_of<ATOMS>(first_row, a, r), c.T - 1)];
 #pragma unroll
   for (int n = 0; n < COLUMNS / 8; n++)
 #pragma unroll
     for (int j = 0; j < 2; j++) {
-      const int column = first_column + n * 8 + thread_lane() % 4 * 2 + j, column_id = docs[min(column, T - 1)];
+      const int column = first_column + n * 8 + thread_lane() % 4 * 2 + j, column_id = docs[min(column, c.T - 1)];
 #pragma unroll
       for (int a = 0; a < ATOMS; a++)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
           const int row = row_of<ATOMS>(first_row, a, r);
-          const bool seen = KEYS ? sees(column, column_id, row, row_id[a][r]) : sees(row, row_id[a][r], column, column_id);
+          const bool seen =
+              KEYS ? sees(column, column_id, row, row_id[a][r]) : sees(row, row_id[a][r], column, column_id);
           if (!seen) s[a][n][2 * r + j] = -INFINITY;
         }
     }
@@ -221,27 +283,22 @@ template <int DP, int ATOMS, int COLUMNS>
 static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_fwd(const struct attention_case c)
 {
   enum { LD = DP + 8, ROWS = MMA_WARPS * ATOMS * 16, TILE = COLUMNS * LD };
+  SHARED(struct mma_block, block, 1);
   SHARED_DYNAMIC(bf16, q_tile);
   bf16 *const k_tiles = q_tile + ROWS * LD, *const v_tiles = k_tiles + 2 * TILE;
-  const struct place p = place_of(c, ROWS, true);
-  const int *docs = head_docs(c, p);
-  const struct ids *grains = head_grains(c, p);
-  const int64_t C = (int64_t)c.a.heads * c.D, stride = c.a.qkv.stride;
-  const bf16 *q = head_rows<const bf16>(c.a.qkv, c, p, 0), *k = q + C, *v = k + C;
-  const struct ids mine = ids_of(grains, p.first / GRAIN, ROWS / GRAIN, grains_in(c.T));
-  const int first = first_grain(grains, p.first / GRAIN, mine) * GRAIN / COLUMNS,
-            last = (min(p.first + ROWS, c.T) - 1) / COLUMNS;
-  const float unit = (float)(c.scale * LOG2_E);
-
-  load_tile<DP, ROWS>(q_tile, q, stride, p.first, c);
-  load_tile<DP, COLUMNS>(k_tiles, k, stride, first * COLUMNS, c);
-  load_tile<DP, COLUMNS>(v_tiles, v, stride, first * COLUMNS, c);
-  cp_async_commit();
+  int tile;
+  {
+    struct mma_block all;
+    tile = block_of_queries<ROWS, COLUMNS>(&all, c);
+    if (threadIdx.x == 0) *block = all;
+    load_tile<DP, ROWS>(q_tile, head_rows<const bf16>(c.a.qkv, c, all.p, 0), c.a.qkv.stride, all.p.first, c);
+    load_pair<DP, COLUMNS>(k_tiles, v_tiles, &all, c.a.qkv.stride, tile, c);
+    cp_async_commit();
+  }
 
   bf16 *const rows = q_tile + thread_warp() * ATOMS * 16 * LD;
+  const float unit = (float)(c.scale * LOG2_E);
   float o[ATOMS][DP / 8][4], most[ATOMS][2], sum[ATOMS][2];
-  int id[ATOMS][2];
-  row_ids<ATOMS>(id, p.first, docs, c.T);
 #pragma unroll
   for (int a = 0; a < ATOMS; a++) {
 #pragma unroll
@@ -255,19 +312,19 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_fwd(const struct at
     }
   }
 
-  for (int tile = first; tile <= last; tile++) {
-    const int now = (tile - first) % 2 * TILE, next = TILE - now, k0 = tile * COLUMNS;
+  for (int now = 0;; tile++, now ^= 1) {
     cp_async_wait<0>();
     __syncthreads(); /* this tile is here for all; nobody reads the one before it any more */
-    if (tile < last) {
-      load_tile<DP, COLUMNS>(k_tiles + next, k, stride, k0 + COLUMNS, c);
-      load_tile<DP, COLUMNS>(v_tiles + next, v, stride, k0 + COLUMNS, c);
+    const bool more = tile < block->last;
+    if (more) {
+      load_pair<DP, COLUMNS>(k_tiles + (now ^ 1) * TILE, v_tiles + (now ^ 1) * TILE, block, c.a.qkv.stride, tile + 1,
+                             c);
       cp_async_commit();
     }
     float s[ATOMS][COLUMNS / 8][4];
-    scores<DP, ATOMS, COLUMNS>(s, rows, k_tiles + now);
-    if (k0 + COLUMNS > p.first || !ids_are_one(mine, ids_of(grains, k0 / GRAIN, COLUMNS / GRAIN, grains_in(c.T))))
-      mask<ATOMS, COLUMNS, false>(s, id, p.first, k0, docs, c.T);
+    scores<DP, ATOMS, COLUMNS>(s, rows, k_tiles + now * TILE);
+    if ((tile + 1) * COLUMNS > block->p.first || !one_document<COLUMNS>(block, tile * COLUMNS, c))
+      mask<ATOMS, COLUMNS, false>(s, block, tile * COLUMNS, c);
 #pragma unroll
     for (int a = 0; a < ATOMS; a++)
 #pragma unroll
@@ -294,9 +351,11 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_fwd(const struct at
           o[a][n][2 * r + 1] *= shrink;
         }
       }
-    add_product<DP, ATOMS, COLUMNS>(o, s, v_tiles + now);
+    add_product<DP, ATOMS, COLUMNS>(o, s, v_tiles + now * TILE);
+    if (!more) break;
   }
 
+  const struct place p = block->p;
   float factor[ATOMS][2];
 #pragma unroll
   for (int a = 0; a < ATOMS; a++)
@@ -309,23 +368,25 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_fwd(const struct at
         ((float *)c.a.lse.at)[(p.b * c.T + row) * c.a.lse.stride + p.h] = most[a][r] * (float)c.scale + logf(total);
     }
   put_rows<DP, ATOMS>(rows, o, factor);
-  store_rows<DP, ATOMS * 16>(head_rows<bf16>(c.a.o, c, p, 0), c.a.o.stride, row_of<ATOMS>(p.first, 0, 0) - thread_lane() / 4,
-                             rows, c);
+  store_rows<DP, ATOMS * 16>(head_rows<bf16>(c.a.o, c, p, 0), c.a.o.stride, warp_row<ATOMS>(p.first), rows, c);
 }
 
 /* --- backward ----------------------------------------------------------------------------------- */
 
-/* In place, from scores s and dp of one group of columns: s -> p, dp -> ds / scale.  Rows are queries, or with KEYS keys. */
+/* In place, from scores s and dp of one group of columns: s -> p, dp -> ds / scale.  Rows are queries, or with KEYS
+ * keys. */
 template <int ATOMS, int COLUMNS, bool KEYS>
-static __device__ __forceinline__ void weights_and_slopes(float s[ATOMS][COLUMNS / 8][4], float dp[ATOMS][COLUMNS / 8][4],
-                                                          float unit, const struct row_stats<float> row[ATOMS][2],
-                                                          const struct row_stats<float> *column)
+static __device__ __forceinline__ void
+weights_and_slopes(float s[ATOMS][COLUMNS / 8][4], float dp[ATOMS][COLUMNS / 8][4], float unit,
+                   const struct row_stats<float> row[ATOMS][2], const struct row_stats<float> *column)
 {
 #pragma unroll
   for (int n = 0; n < COLUMNS / 8; n++)
 #pragma unroll
     for (int j = 0; j < 2; j++) {
-      struct row_stats<float> of = {0.0f, 0.0f};
+      struct row_stats<float> of = {
+        0.0f, 0.0f
+      };
       if (KEYS) of = column[n * 8 + thread_lane() % 4 * 2 + j];
 #pragma unroll
       for (int a = 0; a < ATOMS; a++)
@@ -344,69 +405,76 @@ template <int DP, int ATOMS, int COLUMNS, int GROUP>
 static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_bwd_q(const struct attention_case c)
 {
   enum { LD = DP + 8, ROWS = MMA_WARPS * ATOMS * 16, TILE = COLUMNS * LD };
+  SHARED(struct mma_block, block, 1);
   SHARED_DYNAMIC(bf16, q_tile);
   bf16 *const do_tile = q_tile + ROWS * LD, *const k_tiles = do_tile + ROWS * LD, *const v_tiles = k_tiles + 2 * TILE;
-  const struct place p = place_of(c, ROWS, true);
-  const int *docs = head_docs(c, p);
-  const struct ids *grains = head_grains(c, p);
-  const int64_t C = (int64_t)c.a.heads * c.D, stride = c.a.qkv.stride;
-  const bf16 *q = head_rows<const bf16>(c.a.qkv, c, p, 0), *k = q + C, *v = k + C;
-  const struct ids mine = ids_of(grains, p.first / GRAIN, ROWS / GRAIN, grains_in(c.T));
-  const int first = first_grain(grains, p.first / GRAIN, mine) * GRAIN / COLUMNS,
-            last = (min(p.first + ROWS, c.T) - 1) / COLUMNS;
-  const float unit = (float)(c.scale * LOG2_E);
-
-  load_tile<DP, ROWS>(q_tile, q, stride, p.first, c);
-  load_tile<DP, ROWS>(do_tile, head_rows<const bf16>(c.a.d_o, c, p, 0), c.a.d_o.stride, p.first, c);
-  load_tile<DP, COLUMNS>(k_tiles, k, stride, first * COLUMNS, c);
-  load_tile<DP, COLUMNS>(v_tiles, v, stride, first * COLUMNS, c);
-  cp_async_commit();
+  struct row_stats<float> row[ATOMS][2];
+  int tile;
+  {
+    struct mma_block all;
+    tile = block_of_queries<ROWS, COLUMNS>(&all, c);
+    if (threadIdx.x == 0) *block = all;
+    load_tile<DP, ROWS>(q_tile, head_rows<const bf16>(c.a.qkv, c, all.p, 0), c.a.qkv.stride, all.p.first, c);
+    load_tile<DP, ROWS>(do_tile, head_rows<const bf16>(c.a.d_o, c, all.p, 0), c.a.d_o.stride, all.p.first, c);
+    load_pair<DP, COLUMNS>(k_tiles, v_tiles, &all, c.a.qkv.stride, tile, c);
+    cp_async_commit();
+#pragma unroll
+    for (int a = 0; a < ATOMS; a++)
+#pragma unroll
+      for (int r = 0; r < 2; r++) row[a][r] = all.stats[row_of<ATOMS>(all.p.first, a, r)];
+  }
 
   const int own = thread_warp() * ATOMS * 16 * LD;
+  const float unit = (float)(c.scale * LOG2_E);
   float dq[ATOMS][DP / 8][4];
-  struct row_stats<float> row[ATOMS][2];
 #pragma unroll
-  for (int a = 0; a < ATOMS; a++) {
+  for (int a = 0; a < ATOMS; a++)
 #pragma unroll
     for (int n = 0; n < DP / 8; n++)
 #pragma unroll
       for (int i = 0; i < 4; i++) dq[a][n][i] = 0.0f;
-#pragma unroll
-    for (int r = 0; r < 2; r++) row[a][r] = head_stats<float>(c, p)[row_of<ATOMS>(p.first, a, r)];
-  }
 
-  for (int tile = first; tile <= last; tile++) {
-    const int now = (tile - first) % 2 * TILE, next = TILE - now, k0 = tile * COLUMNS;
+  for (int now = 0;; tile++, now ^= 1) {
     cp_async_wait<0>();
     __syncthreads(); /* as in mma_fwd */
-    if (tile < last) {
-      load_tile<DP, COLUMNS>(k_tiles + next, k, stride, k0 + COLUMNS, c);
-      load_tile<DP, COLUMNS>(v_tiles + next, v, stride, k0 + COLUMNS, c);
+    const bool more = tile < block->last;
+    if (more) {
+      load_pair<DP, COLUMNS>(k_tiles + (now ^ 1) * TILE, v_tiles + (now ^ 1) * TILE, block, c.a.qkv.stride, tile + 1,
+                             c);
       cp_async_commit();
     }
-    const bool masked =
-        k0 + COLUMNS > p.first || !ids_are_one(mine, ids_of(grains, k0 / GRAIN, COLUMNS / GRAIN, grains_in(c.T)));
+    const bool masked = (tile + 1) * COLUMNS > block->p.first || !one_document<COLUMNS>(block, tile * COLUMNS, c);
 #pragma unroll 1
     for (int group = 0; group < COLUMNS; group += GROUP) {
+      const bf16 *k_rows = k_tiles + now * TILE + group * LD, *v_rows = v_tiles + now * TILE + group * LD;
       float s[ATOMS][GROUP / 8][4], dp[ATOMS][GROUP / 8][4];
-      scores<DP, ATOMS, GROUP>(s, q_tile + own, k_tiles + now + group * LD);
-      if (masked) {
-        int id[ATOMS][2];
-        row_ids<ATOMS>(id, p.first, docs, c.T);
-        mask<ATOMS, GROUP, false>(s, id, p.first, k0 + group, docs, c.T);
-      }
-      scores<DP, ATOMS, GROUP>(dp, do_tile + own, v_tiles + now + group * LD);
+      scores<DP, ATOMS, GROUP>(s, q_tile + own, k_rows);
+      if (masked) mask<ATOMS, GROUP, false>(s, block, tile * COLUMNS + group, c);
+      scores<DP, ATOMS, GROUP>(dp, do_tile + own, v_rows);
       weights_and_slopes<ATOMS, GROUP, false>(s, dp, unit, row, NULL);
-      add_product<DP, ATOMS, GROUP>(dq, dp, k_tiles + now + group * LD);
+      add_product<DP, ATOMS, GROUP>(dq, dp, k_rows);
     }
+    if (!more) break;
   }
 
+  const struct place p = block->p;
   float factor[ATOMS][2];
 #pragma unroll
   for (int a = 0; a < ATOMS; a++) factor[a][0] = factor[a][1] = (float)c.scale;
   put_rows<DP, ATOMS>(q_tile + own, dq, factor);
-  store_rows<DP, ATOMS * 16>(head_rows<bf16>(c.a.dqkv, c, p, 0), c.a.dqkv.stride,
-                             row_of<ATOMS>(p.first, 0, 0) - thread_lane() / 4, q_tile + own, c);
+  store_rows<DP, ATOMS * 16>(head_rows<bf16>(c.a.dqkv, c, p, 0), c.a.dqkv.stride, warp_row<ATOMS>(p.first),
+                             q_tile + own, c);
+}
+
+/* Queries of a tile, their do and their rows, into one of two places. */
+template <int DP, int COLUMNS>
+static __device__ __forceinline__ void load_queries(bf16 *q_tile, bf16 *do_tile, struct row_stats<float> *stats_tile,
+                                                    const struct mma_block *b, int tile, const struct attention_case &c)
+{
+  load_pair<DP, COLUMNS>(q_tile, do_tile, b, c.a.d_o.stride, tile, c);
+  for (int i = (int)threadIdx.x; i < COLUMNS / 2; i += MMA_THREADS) /* two of 8 bytes; rows past T are there */
+    cp_async_16(stats_tile + 2 * i, b->stats + tile * COLUMNS + 2 * i, 16);
+  cp_async_commit();
 }
 
 /* dk and dv of one tile of keys.  FLOPs: 8 D a pair in a tile that is looked at. */
@@ -414,25 +482,23 @@ template <int DP, int ATOMS, int COLUMNS, int GROUP>
 static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_bwd_kv(const struct attention_case c)
 {
   enum { LD = DP + 8, ROWS = MMA_WARPS * ATOMS * 16, TILE = COLUMNS * LD };
+  SHARED(struct mma_block, block, 1);
   SHARED_DYNAMIC(bf16, k_tile);
   bf16 *const v_tile = k_tile + ROWS * LD, *const q_tiles = v_tile + ROWS * LD, *const do_tiles = q_tiles + 2 * TILE;
   struct row_stats<float> *const stats_tiles = (struct row_stats<float> *)(do_tiles + 2 * TILE);
-  const struct place p = place_of(c, ROWS, false);
-  const int *docs = head_docs(c, p);
-  const struct ids *grains = head_grains(c, p);
-  const struct row_stats<float> *stats = head_stats<float>(c, p);
-  const int64_t C = (int64_t)c.a.heads * c.D, stride = c.a.qkv.stride;
-  const bf16 *q = head_rows<const bf16>(c.a.qkv, c, p, 0), *k = q + C, *v = k + C,
-             *d_o = head_rows<const bf16>(c.a.d_o, c, p, 0);
-  const int n_grains = grains_in(c.T), end = min((p.first + ROWS) / GRAIN, n_grains);
-  const struct ids mine = ids_of(grains, p.first / GRAIN, ROWS / GRAIN, n_grains);
-  const int first = p.first / COLUMNS, last = last_grain(grains, end, n_grains, mine) * GRAIN / COLUMNS;
-  const float unit = (float)(c.scale * LOG2_E);
-
-  load_tile<DP, ROWS>(k_tile, k, stride, p.first, c);
-  load_tile<DP, ROWS>(v_tile, v, stride, p.first, c);
+  const int64_t C = (int64_t)c.a.heads * c.D;
+  int tile;
+  {
+    struct mma_block all;
+    tile = block_of_keys<ROWS, COLUMNS>(&all, c);
+    if (threadIdx.x == 0) *block = all;
+    load_tile<DP, ROWS>(k_tile, all.x + C, c.a.qkv.stride, all.p.first, c);
+    load_tile<DP, ROWS>(v_tile, all.x + 2 * C, c.a.qkv.stride, all.p.first, c);
+    load_queries<DP, COLUMNS>(q_tiles, do_tiles, stats_tiles, &all, tile, c);
+  }
 
   const int own = thread_warp() * ATOMS * 16 * LD;
+  const float unit = (float)(c.scale * LOG2_E);
   float dk[ATOMS][DP / 8][4], dv[ATOMS][DP / 8][4];
 #pragma unroll
   for (int a = 0; a < ATOMS; a++)
@@ -441,39 +507,30 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_bwd_kv(const struct
 #pragma unroll
       for (int i = 0; i < 4; i++) dk[a][n][i] = dv[a][n][i] = 0.0f;
 
-  for (int tile = first - 1; tile <= last; tile++) { /* the first turn loads only */
-    const int now = (tile - first) & 1, next = !now, q0 = tile * COLUMNS;
-    if (tile >= first) {
-      cp_async_wait<0>();
-      __syncthreads(); /* as in mma_fwd */
-    }
-    if (tile < last) {
-      load_tile<DP, COLUMNS>(q_tiles + next * TILE, q, stride, q0 + COLUMNS, c);
-      load_tile<DP, COLUMNS>(do_tiles + next * TILE, d_o, c.a.d_o.stride, q0 + COLUMNS, c);
-      for (int i = (int)threadIdx.x; i < COLUMNS / 2; i += MMA_THREADS) /* two of 8 bytes; rows past T are there */
-        cp_async_16(stats_tiles + next * COLUMNS + 2 * i, stats + q0 + COLUMNS + 2 * i, 16);
-      cp_async_commit();
-    }
-    if (tile < first) continue;
-    const bool masked =
-        q0 < p.first + ROWS - 1 || !ids_are_one(mine, ids_of(grains, q0 / GRAIN, COLUMNS / GRAIN, n_grains));
+  for (int now = 0;; tile++, now ^= 1) {
+    cp_async_wait<0>();
+    __syncthreads(); /* as in mma_fwd */
+    const int other = now ^ 1;
+    const bool more = tile < block->last;
+    if (more)
+      load_queries<DP, COLUMNS>(q_tiles + other * TILE, do_tiles + other * TILE, stats_tiles + other * COLUMNS, block,
+                                tile + 1, c);
+    const bool masked = tile * COLUMNS < block->p.first + ROWS - 1 || !one_document<COLUMNS>(block, tile * COLUMNS, c);
 #pragma unroll 1
     for (int group = 0; group < COLUMNS; group += GROUP) {
       const bf16 *q_rows = q_tiles + now * TILE + group * LD, *do_rows = do_tiles + now * TILE + group * LD;
       float s[ATOMS][GROUP / 8][4], dp[ATOMS][GROUP / 8][4];
       scores<DP, ATOMS, GROUP>(s, k_tile + own, q_rows);
-      if (masked) {
-        int id[ATOMS][2];
-        row_ids<ATOMS>(id, p.first, docs, c.T);
-        mask<ATOMS, GROUP, true>(s, id, p.first, q0 + group, docs, c.T);
-      }
+      if (masked) mask<ATOMS, GROUP, true>(s, block, tile * COLUMNS + group, c);
       scores<DP, ATOMS, GROUP>(dp, v_tile + own, do_rows);
       weights_and_slopes<ATOMS, GROUP, true>(s, dp, unit, NULL, stats_tiles + now * COLUMNS + group);
       add_product<DP, ATOMS, GROUP>(dv, s, do_rows);
       add_product<DP, ATOMS, GROUP>(dk, dp, q_rows);
     }
+    if (!more) break;
   }
 
+  const struct place p = block->p;
   float scale[ATOMS][2], one[ATOMS][2];
 #pragma unroll
   for (int a = 0; a < ATOMS; a++)
@@ -482,7 +539,7 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_bwd_kv(const struct
       scale[a][r] = (float)c.scale;
       one[a][r] = 1.0f;
     }
-  const int first_row = row_of<ATOMS>(p.first, 0, 0) - thread_lane() / 4;
+  const int first_row = warp_row<ATOMS>(p.first);
   put_rows<DP, ATOMS>(k_tile + own, dk, scale);
   put_rows<DP, ATOMS>(v_tile + own, dv, one);
   store_rows<DP, ATOMS * 16>(head_rows<bf16>(c.a.dqkv, c, p, C), c.a.dqkv.stride, first_row, k_tile + own, c);

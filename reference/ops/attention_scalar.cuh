@@ -29,8 +29,7 @@ static __device__ __forceinline__ void load_square(stat_t<T> *to, const T *from,
 }
 
 /* sum += x y^T, over columns in index order. */
-template <typename S>
-static __device__ __forceinline__ void add_outer(S sum[4][4], const S *x, const S *y)
+template <typename S> static __device__ __forceinline__ void add_outer(S sum[4][4], const S *x, const S *y)
 {
 #pragma unroll 4
   for (int d = 0; d < SIDE; d++) {
@@ -46,8 +45,7 @@ static __device__ __forceinline__ void add_outer(S sum[4][4], const S *x, const 
   }
 }
 /* sum += w x, over rows of x in index order. */
-template <typename S>
-static __device__ __forceinline__ void add_inner(S sum[4][4], const S *w, const S *x)
+template <typename S> static __device__ __forceinline__ void add_inner(S sum[4][4], const S *w, const S *x)
 {
 #pragma unroll 4
   for (int u = 0; u < SIDE; u++) {
@@ -62,8 +60,7 @@ static __device__ __forceinline__ void add_inner(S sum[4][4], const S *w, const 
       for (int j = 0; j < 4; j++) sum[i][j] += a[i] * b[j];
   }
 }
-template <typename S>
-static __device__ __forceinline__ void put_square(S *to, const S value[4][4])
+template <typename S> static __device__ __forceinline__ void put_square(S *to, const S value[4][4])
 {
 #pragma unroll
   for (int i = 0; i < 4; i++)
@@ -92,8 +89,9 @@ static __device__ __forceinline__ void all_scores(stat_t<T> s[4][4], const T *x,
 
 /* This block's part of the result, times a factor for each row. */
 template <typename T>
-static __device__ __forceinline__ void store_part(T *to, int64_t stride, int first, int column, const stat_t<T> sum[4][4],
-                                                  const stat_t<T> factor[4], const struct attention_case &c)
+static __device__ __forceinline__ void store_part(T *to, int64_t stride, int first, int column,
+                                                  const stat_t<T> sum[4][4], const stat_t<T> factor[4],
+                                                  const struct attention_case &c)
 {
 #pragma unroll
   for (int i = 0; i < 4; i++)
@@ -105,8 +103,7 @@ static __device__ __forceinline__ void store_part(T *to, int64_t stride, int fir
 }
 
 /* Of the eight threads that share rows. */
-template <typename S>
-static __device__ __forceinline__ S row_max(S x)
+template <typename S> static __device__ __forceinline__ S row_max(S x)
 {
   for (int apart = 4; apart > 0; apart /= 2) {
     const S other = __shfl_xor_sync(ALL_LANES, x, apart);
@@ -114,16 +111,14 @@ static __device__ __forceinline__ S row_max(S x)
   }
   return x;
 }
-template <typename S>
-static __device__ __forceinline__ S row_sum(S x)
+template <typename S> static __device__ __forceinline__ S row_sum(S x)
 {
   for (int apart = 4; apart > 0; apart /= 2) x += __shfl_xor_sync(ALL_LANES, x, apart);
   return x;
 }
 
 /* FLOPs: (2 D ceil(D / SIDE) + 2 D) for each pair of query and key in a square that is looked at. */
-template <typename T>
-static __global__ void __launch_bounds__(SCALAR_THREADS) scalar_fwd(const struct attention_case c)
+template <typename T> static __global__ void __launch_bounds__(SCALAR_THREADS) scalar_fwd(const struct attention_case c)
 {
   typedef stat_t<T> S;
   SHARED(S, x_square, SQUARE);
@@ -151,7 +146,8 @@ static __global__ void __launch_bounds__(SCALAR_THREADS) scalar_fwd(const struct
 #pragma unroll
       for (int j = 0; j < 4; j++) {
         const int key = k0 + my_column(j);
-        const bool seen = query < c.T && key < c.T && sees(query, docs[min(query, c.T - 1)], key, docs[min(key, c.T - 1)]);
+        const bool seen =
+            query < c.T && key < c.T && sees(query, docs[min(query, c.T - 1)], key, docs[min(key, c.T - 1)]);
         s[i][j] = seen ? s[i][j] * (S)c.scale : -(S)INFINITY;
         top = s[i][j] > top ? s[i][j] : top;
       }
@@ -186,9 +182,9 @@ static __global__ void __launch_bounds__(SCALAR_THREADS) scalar_fwd(const struct
 
 /* From scores to weights p and slopes p (dp - delta), 0 where the query does not see the key. */
 template <typename S>
-static __device__ __forceinline__ void scalar_slopes(S s[4][4], S dp[4][4], const struct row_stats<S> *stats, const int *docs,
-                                                     int first_row, int first_column, bool rows_are_keys,
-                                                     const struct attention_case &c)
+static __device__ __forceinline__ void scalar_slopes(S s[4][4], S dp[4][4], const struct row_stats<S> *stats,
+                                                     const int *docs, int first_row, int first_column,
+                                                     bool rows_are_keys, const struct attention_case &c)
 {
 #pragma unroll
   for (int i = 0; i < 4; i++)
@@ -196,7 +192,8 @@ static __device__ __forceinline__ void scalar_slopes(S s[4][4], S dp[4][4], cons
     for (int j = 0; j < 4; j++) {
       const int row = first_row + my_row(i), column = first_column + my_column(j), query = rows_are_keys ? column : row,
                 key = rows_are_keys ? row : column;
-      const bool seen = query < c.T && key < c.T && sees(query, docs[min(query, c.T - 1)], key, docs[min(key, c.T - 1)]);
+      const bool seen =
+          query < c.T && key < c.T && sees(query, docs[min(query, c.T - 1)], key, docs[min(key, c.T - 1)]);
       const struct row_stats<S> of = stats[query]; /* rows past T are there */
       const S weight = seen ? exp(s[i][j] * (S)c.scale - of.lse) : (S)0;
       s[i][j] = weight;
@@ -215,7 +212,8 @@ static __global__ void __launch_bounds__(SCALAR_THREADS) scalar_bwd_q(const stru
   const struct place p = place_of(c, SIDE, true);
   const struct ids *grains = head_grains(c, p);
   const int64_t C = (int64_t)c.a.heads * c.D, stride = c.a.qkv.stride;
-  const T *q = head_rows<const T>(c.a.qkv, c, p, 0), *k = q + C, *v = k + C, *d_o = head_rows<const T>(c.a.d_o, c, p, 0);
+  const T *q = head_rows<const T>(c.a.qkv, c, p, 0), *k = q + C, *v = k + C,
+          *d_o = head_rows<const T>(c.a.d_o, c, p, 0);
   const int tile = p.first / GRAIN, column = (int)blockIdx.y * SIDE;
   S dq[4][4] = {};
   for (int other = first_grain(grains, tile, grains[tile]); other <= tile; other++) {
@@ -246,7 +244,8 @@ static __global__ void __launch_bounds__(SCALAR_THREADS) scalar_bwd_kv(const str
   const struct place p = place_of(c, SIDE, false);
   const struct ids *grains = head_grains(c, p);
   const int64_t C = (int64_t)c.a.heads * c.D, stride = c.a.qkv.stride;
-  const T *q = head_rows<const T>(c.a.qkv, c, p, 0), *k = q + C, *v = k + C, *d_o = head_rows<const T>(c.a.d_o, c, p, 0);
+  const T *q = head_rows<const T>(c.a.qkv, c, p, 0), *k = q + C, *v = k + C,
+          *d_o = head_rows<const T>(c.a.d_o, c, p, 0);
   const int tile = p.first / GRAIN, column = (int)blockIdx.y * SIDE;
   const int last = last_grain(grains, tile + 1, grains_in(c.T), grains[tile]);
   S dk[4][4] = {}, dv[4][4] = {};

@@ -9,7 +9,6 @@
 #include "device/cuda_kernel.cuh"
 #include "ops/attention_args.h"
 
-
 enum { GRAIN = 32 };
 #define ALL_LANES 0xffffffffu
 
@@ -24,14 +23,13 @@ struct attention_case {
   void *stats;        /* backward: struct row_stats [sequences at once * heads, row_stats_rows(T)]                */
   int64_t sequence, sequences; /* the first of this launch, and how many                                          */
   int T, D;
-  double scale;       /* 1 / sqrt(D)                                                                              */
-  bool aligned;       /* every row of every head begins at a multiple of 16 bytes and holds a number of them      */
+  double scale; /* 1 / sqrt(D)                                                                              */
+  bool aligned; /* every row of every head begins at a multiple of 16 bytes and holds a number of them      */
 };
 
 /* Of one (query, head), for the backward: lse (times log2 e for the tensor cores), and sum(do * o).  Rows past
  * the sequence have lse = infinity: their weights are 0. */
-template <typename S>
-struct row_stats {
+template <typename S> struct row_stats {
   S lse, delta;
 };
 static inline __host__ __device__ int grains_in(int T) { return (T + GRAIN - 1) / GRAIN; }
@@ -71,12 +69,12 @@ static __device__ __forceinline__ const struct ids *head_grains(const struct att
 }
 template <typename S>
 static __device__ __forceinline__ const struct row_stats<S> *head_stats(const struct attention_case &c,
-                                                                        const struct place &p)
-{
+                                                                        const struct place &p) {
   return (const struct row_stats<S> *)c.stats + ((p.b - c.sequence) * c.a.heads + p.h) * row_stats_rows(c.T);
 }
 
-static __device__ __forceinline__ bool sees(int query, int query_id, int key, int key_id)
+static __device__ __forceinline__ bool
+sees(int query, int query_id, int key, int key_id)
 {
   return key == query || (key < query && query_id >= 0 && key_id == query_id);
 }
@@ -89,7 +87,8 @@ static __global__ void grains_kernel(const struct attention_case c)
   const int n = grains_in(c.T), lane = (int)threadIdx.x % WARP;
   const int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
   if (i >= c.a.docs.rows * n) return; /* a whole warp leaves together */
-  const int t = (int)(i % n) * GRAIN + lane, id = t < c.T ? ((const int *)c.a.docs.at)[i / n * c.a.docs.stride + t] : -1;
+  const int t = (int)(i % n) * GRAIN + lane,
+            id = t < c.T ? ((const int *)c.a.docs.at)[i / n * c.a.docs.stride + t] : -1;
   int low = id, high = id;
   for (int step = WARP / 2; step > 0; step /= 2) {
     low = min(low, __shfl_xor_sync(ALL_LANES, low, step));
@@ -145,8 +144,7 @@ enum { STATS_LANES = 8, STATS_THREADS = 256 };
 
 /* delta = sum over d of do * o, STATS_LANES threads a (row, head), 8 columns each in turn, then a fixed tree.  Reads
  * 2 N C elements and N heads numbers, writes 2 N heads. */
-template <typename T>
-static __global__ void stats_kernel(const struct attention_case c, double lse_factor)
+template <typename T> static __global__ void stats_kernel(const struct attention_case c, double lse_factor)
 {
   typedef stat_t<T> S;
   const int64_t rows = row_stats_rows(c.T), i = ((int64_t)blockIdx.x * STATS_THREADS + threadIdx.x) / STATS_LANES;
@@ -156,7 +154,8 @@ static __global__ void stats_kernel(const struct attention_case c, double lse_fa
   const bool there = head < c.sequences * c.a.heads, inside = there && t < c.T;
   S delta = 0;
   if (inside) {
-    const T *o = head_rows<T>(c.a.o, c, p, 0) + t * c.a.o.stride, *d_o = head_rows<T>(c.a.d_o, c, p, 0) + t * c.a.d_o.stride;
+    const T *o = head_rows<T>(c.a.o, c, p, 0) + t * c.a.o.stride,
+            *d_o = head_rows<T>(c.a.d_o, c, p, 0) + t * c.a.d_o.stride;
     for (int d = lane * 8; d < c.D; d += STATS_LANES * 8) {
       if (c.aligned) {
         enum { WIDTH = vector_width<T>::value };

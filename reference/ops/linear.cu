@@ -36,8 +36,7 @@ static __global__ void column_sums_kernel(stat_t<T> *part, struct tensor dy, int
     if (to < dy.cols) part[blockIdx.y * dy.cols + to] = total;
   }
 }
-template <typename S>
-static __global__ void add_parts_kernel(S *db, const S *part, int64_t cols, int64_t parts)
+template <typename S> static __global__ void add_parts_kernel(S *db, const S *part, int64_t cols, int64_t parts)
 {
   const int64_t col = (int64_t)blockIdx.x * THREADS + threadIdx.x;
   if (col >= cols) return;
@@ -46,30 +45,32 @@ static __global__ void add_parts_kernel(S *db, const S *part, int64_t cols, int6
   db[col] += sum;
 }
 
-template <typename T>
-static enum err run_bias_gradient(const struct dev_cuda *at, const struct linear_args *l)
+template <typename T> static enum err run_bias_gradient(const struct dev_cuda *at, const struct linear_args *l)
 {
   typedef stat_t<T> S;
   enum { WIDE = vector_width<T>::value };
   const struct tensor *dy = &l->y;
   S *part = (S *)at->workspace;
   int64_t rows = ROWS;
-  while ((dy->rows + rows - 1) / rows > 65535 || (size_t)((dy->rows + rows - 1) / rows * dy->cols) * sizeof(S) > at->workspace_bytes) {
+  while ((dy->rows + rows - 1) / rows > 65535 ||
+         (size_t)((dy->rows + rows - 1) / rows * dy->cols) * sizeof(S) > at->workspace_bytes) {
     if (rows >= dy->rows)
-      FAIL(ERR_MEMORY, "a bias's gradient of %" PRId64 " columns needs more than %zu bytes of workspace", dy->cols, at->workspace_bytes);
+      FAIL(ERR_MEMORY, "a bias's gradient of %" PRId64 " columns needs more than %zu bytes of workspace", dy->cols,
+           at->workspace_bytes);
     rows *= 2;
   }
   const unsigned parts = blocks_for(dy->rows, rows);
   if (vector_aligned(dy) && (size_t)dy->cols * sizeof(T) % 16 == 0)
-    TRY(LAUNCH(at, (column_sums_kernel<T, WIDE>), dim3(blocks_for(dy->cols, WARP * WIDE), parts), THREADS, 0, part, *dy, rows));
+    TRY(LAUNCH(at, (column_sums_kernel<T, WIDE>), dim3(blocks_for(dy->cols, WARP * WIDE), parts), THREADS, 0, part, *dy,
+               rows));
   else
     TRY(LAUNCH(at, (column_sums_kernel<T, 1>), dim3(blocks_for(dy->cols, WARP), parts), THREADS, 0, part, *dy, rows));
-  return LAUNCH(at, add_parts_kernel<S>, blocks_for(dy->cols, THREADS), THREADS, 0, (S *)l->b.at, part, dy->cols, parts);
+  return LAUNCH(at, add_parts_kernel<S>, blocks_for(dy->cols, THREADS), THREADS, 0, (S *)l->b.at, part, dy->cols,
+                parts);
 }
 
 /* The library fuses no bias into a float64 product: it is added after. */
-template <typename T>
-static enum err run_fwd(const struct dev_cuda *at, void *args)
+template <typename T> static enum err run_fwd(const struct dev_cuda *at, void *args)
 {
   const struct linear_args *l = (const struct linear_args *)args;
   const bool apart = l->b.at != NULL && sizeof(T) == sizeof(double);
@@ -77,15 +78,13 @@ static enum err run_fwd(const struct dev_cuda *at, void *args)
   return apart ? op_bias_fwd_cuda_f64(at, args) : ERR_OK;
 }
 
-template <typename T>
-static enum err run_bwd_x(const struct dev_cuda *at, void *args)
+template <typename T> static enum err run_bwd_x(const struct dev_cuda *at, void *args)
 {
   const struct linear_args *l = (const struct linear_args *)args;
   return matmul_cuda(at, &l->x, &l->y, false, &l->w, !l->transposed, false, NULL);
 }
 
-template <typename T>
-static enum err run_bwd_w(const struct dev_cuda *at, void *args)
+template <typename T> static enum err run_bwd_w(const struct dev_cuda *at, void *args)
 {
   const struct linear_args *l = (const struct linear_args *)args;
   const struct tensor *left = l->transposed ? &l->y : &l->x, *right = l->transposed ? &l->x : &l->y;

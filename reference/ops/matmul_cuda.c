@@ -24,7 +24,7 @@
 static enum err lt_check(cublasStatus_t status, const char *call, const char *file, int line)
 {
   if (status == CUBLAS_STATUS_SUCCESS) return ERR_OK;
-  const enum err code = status == CUBLAS_STATUS_ALLOC_FAILED     ? ERR_MEMORY
+  const enum err code = status == CUBLAS_STATUS_ALLOC_FAILED    ? ERR_MEMORY
                         : status == CUBLAS_STATUS_NOT_SUPPORTED ? ERR_UNAVAILABLE
                                                                 : ERR_DEVICE;
   FAIL(code, "%s: %s (%s:%d)", call, cublasLtGetStatusString(status), file, line);
@@ -94,10 +94,11 @@ static enum err plan_describe(struct plan *p, bool tf32)
 {
   const struct shape *s = &p->shape;
   const bool wide = s->type == DTYPE_F64;
-  const cublasComputeType_t compute = wide                            ? CUBLAS_COMPUTE_64F
+  const cublasComputeType_t compute = wide                           ? CUBLAS_COMPUTE_64F
                                       : tf32 && s->type == DTYPE_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                                      : CUBLAS_COMPUTE_32F;
-  const cublasOperation_t op_b = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, op_a = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+                                                                     : CUBLAS_COMPUTE_32F;
+  const cublasOperation_t op_b = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                          op_a = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   LT_TRY(cublasLtMatmulDescCreate(&p->product, compute, wide ? CUDA_R_64F : CUDA_R_32F));
   LT_TRY(cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_TRANSA, &op_b, sizeof op_b));
   LT_TRY(cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_TRANSB, &op_a, sizeof op_a));
@@ -109,7 +110,8 @@ static enum err plan_describe(struct plan *p, bool tf32)
                                     (uint64_t)(s->transpose_b ? s->N : s->K), s->b_stride));
   LT_TRY(cublasLtMatrixLayoutCreate(&p->a, lt_type((enum dtype)s->type), (uint64_t)(s->transpose_a ? s->M : s->K),
                                     (uint64_t)(s->transpose_a ? s->K : s->M), s->a_stride));
-  return LT_ERR(cublasLtMatrixLayoutCreate(&p->c, lt_type((enum dtype)s->c_type), (uint64_t)s->N, (uint64_t)s->M, s->c_stride));
+  return LT_ERR(
+      cublasLtMatrixLayoutCreate(&p->c, lt_type((enum dtype)s->c_type), (uint64_t)s->N, (uint64_t)s->M, s->c_stride));
 }
 
 static enum err plan_choose(struct plan *p, const struct dev_cuda *at, cublasLtHandle_t library)
@@ -128,22 +130,27 @@ static enum err plan_choose(struct plan *p, const struct dev_cuda *at, cublasLtH
   cublasLtMatmulHeuristicResult_t found;
   int n = 0;
   LT_TRY(cublasLtMatmulPreferenceCreate(&wish));
-  LT_TRY_TO(done, cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
-  LT_TRY_TO(done, cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions));
+  LT_TRY_TO(done, cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                                       sizeof workspace));
+  LT_TRY_TO(done, cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+                                                       sizeof reductions));
   for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++)
-    LT_TRY_TO(done, cublasLtMatmulPreferenceSetAttribute(wish, alignments[i].name, &alignments[i].bytes, sizeof alignments[i].bytes));
+    LT_TRY_TO(done, cublasLtMatmulPreferenceSetAttribute(wish, alignments[i].name, &alignments[i].bytes,
+                                                         sizeof alignments[i].bytes));
   err = LT_ERR(cublasLtMatmulAlgoGetHeuristic(library, p->product, p->b, p->a, p->c, p->c, wish, 1, &found, &n));
   if (err != ERR_OK || n == 0 || found.state != CUBLAS_STATUS_SUCCESS)
     FAIL_TO(done, ERR_UNAVAILABLE, "cuBLASLt has no kernel for %s [%" PRId64 ", %" PRId64 ", %" PRId64 "] to %s%s: %s",
-            dtype_name((enum dtype)p->shape.type), p->shape.M, p->shape.N, p->shape.K, dtype_name((enum dtype)p->shape.c_type),
-            p->shape.bias ? " with a bias" : "", err != ERR_OK ? err_text() : "none fits the workspace and the alignment");
+            dtype_name((enum dtype)p->shape.type), p->shape.M, p->shape.N, p->shape.K,
+            dtype_name((enum dtype)p->shape.c_type), p->shape.bias ? " with a bias" : "",
+            err != ERR_OK ? err_text() : "none fits the workspace and the alignment");
   p->algorithm = found.algo;
 done:
   cublasLtMatmulPreferenceDestroy(wish);
   return err;
 }
 
-static enum err plan_of(const struct dev_cuda *at, struct products *all, const struct shape *shape, const struct plan **out)
+static enum err plan_of(const struct dev_cuda *at, struct products *all, const struct shape *shape,
+                        const struct plan **out)
 {
   enum err err;
   for (int i = 0; i < all->n; i++)
@@ -192,7 +199,8 @@ enum err matmul_cuda(const struct dev_cuda *at, const struct tensor *c, const st
   if (s.M == 0 || s.N == 0 || (s.K == 0 && accumulate)) return ERR_OK;
   if (s.K == 0) {
     const size_t size = dtype_bytes(c->type);
-    return CUDA_ERR(cudaMemset2DAsync(c->at, (size_t)c->stride * size, 0, (size_t)s.N * size, (size_t)s.M, (cudaStream_t)at->stream));
+    return CUDA_ERR(cudaMemset2DAsync(c->at, (size_t)c->stride * size, 0, (size_t)s.N * size, (size_t)s.M,
+                                      (cudaStream_t)at->stream));
   }
 
   struct products *all = NULL;
@@ -204,9 +212,9 @@ enum err matmul_cuda(const struct dev_cuda *at, const struct tensor *c, const st
   const double one_f64 = 1, keep_f64 = accumulate ? 1 : 0;
   const float one_f32 = 1, keep_f32 = accumulate ? 1 : 0;
   const bool wide = a->type == DTYPE_F64;
-  return LT_ERR(cublasLtMatmul(all->library, p->product, wide ? (const void *)&one_f64 : &one_f32, b->at, p->b, a->at, p->a,
-                               wide ? (const void *)&keep_f64 : &keep_f32, c->at, p->c, c->at, p->c, &p->algorithm, at->workspace,
-                               at->workspace_bytes, (cudaStream_t)at->stream));
+  return LT_ERR(cublasLtMatmul(all->library, p->product, wide ? (const void *)&one_f64 : &one_f32, b->at, p->b, a->at,
+                               p->a, wide ? (const void *)&keep_f64 : &keep_f32, c->at, p->c, c->at, p->c,
+                               &p->algorithm, at->workspace, at->workspace_bytes, (cudaStream_t)at->stream));
 }
 
 static enum err matmul_run(const struct dev_cuda *at, const void *args)

@@ -204,6 +204,8 @@ free_all:
   return err;
 }
 
+void *link_cuda_handle(struct link *l) { return own(l)->data; }
+
 enum err link_cuda_library(char *out, size_t bytes)
 {
   struct nccl_cuda nccl;

@@ -11,6 +11,8 @@
  * ERR_INVALID for two ranks on one device or unequal versions; ERR_COMM. */
 enum err link_cuda_create(struct link *mpi, const int *ranks, struct dev_stream *s, const struct comm_config *config,
                           void *scratch, struct link **out);
+/* Its ncclComm_t; NULL in a group of one. */
+void *link_cuda_handle(struct link *l);
 /* The checks alone. */
 enum err link_cuda_check(struct link *mpi, const int *ranks, const char *uuid);
 enum err link_cuda_library(char *out, size_t bytes); /* "2.28.9" */

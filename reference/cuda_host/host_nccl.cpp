@@ -15,6 +15,7 @@
 
 #include <climits>
 #include <cstdlib>
+#include <string>
 #include <unistd.h>
 
 struct ncclComm {
@@ -23,6 +24,7 @@ struct ncclComm {
   int n, rank, device;
   ncclResult_t error = ncclSuccess; /* from the network: what is queued hangs */
   bool aborted = false;
+  std::string algo, proto; /* as the environment asked for */
   host_point last{}; /* its calls run in the order they were made, on whatever streams */
 };
 
@@ -473,6 +475,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t *out, int n, ncclUniqueId id, int rank)
   comm->n = n;
   comm->rank = rank;
   comm->device = host_device_now();
+  if (getenv("NCCL_ALGO")) comm->algo = getenv("NCCL_ALGO");
+  if (getenv("NCCL_PROTO")) comm->proto = getenv("NCCL_PROTO");
   MPI_Group world, members;
   PMPI_Comm_group(MPI_COMM_WORLD, &world);
   PMPI_Group_incl(world, n, a.world_rank, &members);
@@ -535,6 +539,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *error)
   if (comm == NULL || error == NULL) return ncclInvalidArgument;
   *error = host_state_get().sticky != cudaSuccess ? ncclUnhandledCudaError : comm->error;
   return ncclSuccess;
+}
+
+const char *cuda_host_nccl_chosen(ncclComm_t handle, const char *variable)
+{
+  host_entry entry;
+  auto comm = comm_of(handle);
+  if (comm == NULL) return "no such communicator";
+  return strcmp(variable, "NCCL_ALGO") == 0 ? comm->algo.c_str() : comm->proto.c_str();
 }
 
 void cuda_host_nccl_break(ncclComm_t handle, ncclResult_t error)

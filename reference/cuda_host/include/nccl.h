@@ -70,6 +70,8 @@ ncclResult_t ncclRecv(void *receive, size_t count, ncclDataType_t type, int peer
 /* Host build only: the communicator meets `error` as from its network.  What is queued on it hangs
  * until ncclCommAbort(), as with NCCL. */
 void cuda_host_nccl_break(ncclComm_t comm, ncclResult_t error);
+/* NCCL_ALGO or NCCL_PROTO as it was when the communicator was made; "": not set. */
+const char *cuda_host_nccl_chosen(ncclComm_t comm, const char *variable);
 
 #ifdef __cplusplus
 }

@@ -199,20 +199,21 @@ static void backward_matches_central_differences(void)
   }
 }
 
-/* Rows are added in index order, onto what was there. */
+/* Rows are added in index order, onto what was there; also so many that a CUDA block compares several tiles of them. */
 static void gradients_add_rows_in_index_order(void)
 {
-  const struct trial x[] = {bwd(3, 11, 5), position_bwd(3, 11, 5, 4, 29)};
-  for (int k = 0; k < 2; k++) {
+  const struct trial x[] = {bwd(3, 11, 5), position_bwd(3, 11, 5, 4, 29), bwd(4, 1607, 2)};
+  for (int k = 0; k < 3; k++) {
     struct arena a;
     struct tensor t[TRIAL_OPERANDS];
     arena_open(&a);
     trial_tensors(&x[k], DTYPE_F32, 0, 0, &a, t);
-    const struct tensor want = arena_tensor(&a, DTYPE_F32, t[2].rows, 5, 0, 0);
+    const int64_t T = t[1].cols, C = t[0].cols;
+    const struct tensor want = arena_tensor(&a, DTYPE_F32, t[2].rows, C, 0, 0);
     fill_seeded(&want, 102);
     for (int64_t n = 0; n < t[0].rows; n++)
-      for (int c = 0; c < 5; c++) {
-        const int64_t i = x[k].first + n, row = (int64_t)get(&t[1], i / 11, i % 11);
+      for (int64_t c = 0; c < C; c++) {
+        const int64_t i = x[k].first + n, row = (int64_t)get(&t[1], i / T, i % T);
         put(&want, row, c, (double)((float)get(&want, row, c) + (float)get(&t[0], n, c)));
       }
     trial_run(&x[k], DEV_CPU, 2, t);

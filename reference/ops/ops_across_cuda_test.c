@@ -321,9 +321,12 @@ static void whole_tensors_agree(void)
 }
 static void rows_agree(void)
 {
-  static const int64_t sizes[][3] = {{1, 1, 1}, {2, 3, 17}, {3, 11, 130}, {1, 7, 1029}, {1, 3, 2053}, {2, 150, 5}};
+  static const int64_t sizes[][3] = {{1, 1, 1},    {2, 3, 17},   {3, 11, 130}, {1, 5, 700},
+                                     {1, 7, 1029}, {1, 3, 2053}, {2, 150, 5}};
   struct across cases[CASES];
-  for (int i = 0; i < 6; i++) compare_all(cases, row_cases(cases, sizes[i][0], sizes[i][1], sizes[i][2]));
+  for (int i = 0; i < 7; i++) compare_all(cases, row_cases(cases, sizes[i][0], sizes[i][1], sizes[i][2]));
+  row_cases(cases, 1, 4100, 3); /* rows that take longer slices, for the sums over them */
+  compare_all(cases + 2, 1);
 }
 static void losses_agree(void)
 {

@@ -1,8 +1,9 @@
 /* matmul_bf16.c - matrix products of bf16 with sums in float32, each result rounded once.
  *
- * Where the processor multiplies bf16, oneDNN's primitive does all of it.  Elsewhere, and for a product with one row
- * or one column (whose bits depend on threads in oneDNN), pieces are widened and multiplied as float32: products of
- * two bf16 are exact in float32, so that the two ways differ by the order of sums only.
+ * Where the processor multiplies bf16, oneDNN's primitive does it, in parts that threads share out: one thread a part,
+ * since several would cut the sums of some products between them.  Elsewhere, and for a product with one row or one
+ * column, pieces are widened and multiplied as float32: products of two bf16 are exact in float32, so that the two ways
+ * differ by the order of sums only.
  *
  * This is the one file that sees oneDNN's primitives; what changed in them between 2 and 3 stands at the top.
  */
@@ -12,6 +13,7 @@
 #include "base/bf16.h"
 
 #include <inttypes.h>
+#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
 
@@ -92,7 +94,7 @@ struct product {
     if (status_ != dnnl_success) return status_; \
   } while (0)
 
-static dnnl_status_t multiply(struct product *p, const struct operand x[3], bool accumulate)
+static dnnl_status_t run(struct product *p, const struct operand x[3], bool accumulate)
 {
   static const int role[3] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
   dnnl_exec_arg_t args[3];
@@ -126,6 +128,43 @@ static void release(struct product *p)
   if (p->attr) dnnl_primitive_attr_destroy(p->attr);
   if (p->stream) dnnl_stream_destroy(p->stream);
   if (p->engine) dnnl_engine_destroy(p->engine);
+}
+
+enum { PART = 256 }; /* rows, or columns where c has more of those */
+
+/* Part i of c, and of what it is made of. */
+static dnnl_status_t multiply_part(const struct operand x[3], bool by_rows, int64_t i, bool accumulate)
+{
+  struct operand part[3] = {x[0], x[1], x[2]};
+  const int64_t total = by_rows ? x[2].rows : x[2].cols, first = i * PART;
+  const int64_t count = total - first < PART ? total - first : PART;
+  struct operand *const cut[2] = {&part[by_rows ? 0 : 1], &part[2]};
+  for (int k = 0; k < 2; k++) {
+    const size_t element = cut[k]->type == dnnl_f32 ? 4 : 2;
+    cut[k]->at = (char *)cut[k]->at + (size_t)(first * (by_rows ? cut[k]->row : cut[k]->col)) * element;
+    *(by_rows ? &cut[k]->rows : &cut[k]->cols) = count;
+  }
+  struct product p = {0};
+  const dnnl_status_t status = run(&p, part, accumulate);
+  release(&p);
+  return status;
+}
+
+static dnnl_status_t multiply(const struct operand x[3], bool accumulate)
+{
+  const bool by_rows = x[2].rows >= x[2].cols;
+  const int64_t parts = ((by_rows ? x[2].rows : x[2].cols) + PART - 1) / PART;
+  dnnl_status_t worst = dnnl_success;
+#pragma omp parallel for schedule(static) if (omp_get_max_threads() > 1)
+  for (int64_t i = 0; i < parts; i++) {
+    omp_set_num_threads(1); /* of this task: oneDNN plans for as many as may be, also inside of a region */
+    const dnnl_status_t status = multiply_part(x, by_rows, i, accumulate);
+    if (status != dnnl_success) {
+#pragma omp critical(matmul_bf16)
+      worst = status;
+    }
+  }
+  return worst;
 }
 
 /* --- pieces in float32 --------------------------------------------------------------------------- */
@@ -214,9 +253,7 @@ static enum err matmul_any(int64_t M, int64_t N, int64_t K, const struct matrix 
       {dnnl_bf16, M, K, a->transposed ? 1 : a->stride, a->transposed ? a->stride : 1, (void *)(uintptr_t)a->at},
       {dnnl_bf16, K, N, b->transposed ? 1 : b->stride, b->transposed ? b->stride : 1, (void *)(uintptr_t)b->at},
       {type == DTYPE_F32 ? dnnl_f32 : dnnl_bf16, M, N, c_stride, 1, c}};
-  struct product p = {0};
-  const dnnl_status_t status = multiply(&p, x, accumulate);
-  release(&p);
+  const dnnl_status_t status = multiply(x, accumulate);
   if (status != dnnl_success)
     FAIL(ERR_DEVICE, "oneDNN status %d for a bfloat16 product [%" PRId64 ", %" PRId64 ", %" PRId64 "]", (int)status, M,
          N, K);

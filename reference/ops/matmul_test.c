@@ -26,8 +26,9 @@ static struct trial product(int form, int64_t M, int64_t N, int64_t K)
   return x;
 }
 
-static const int64_t sizes[][3] = {{1, 1, 1},    {3, 1, 17},    {1, 33, 3},     {17, 3, 33},   {33, 17, 1},
-                                   {4, 16, 128}, {70, 65, 130}, {129, 35, 257}, {2, 300, 129}, {65, 257, 5}};
+static const int64_t sizes[][3] = {{1, 1, 1},     {3, 1, 17},   {1, 33, 3},    {17, 3, 33},
+                                   {33, 17, 1},   {4, 16, 128}, {70, 65, 130}, {129, 35, 257},
+                                   {2, 300, 129}, {65, 257, 5}, {515, 21, 70}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static void bits_depend_on_the_inputs_alone(void)

@@ -192,6 +192,17 @@ static void list_left_out(const struct plan *p)
     if (p->trials[i].state != TRIAL_JUDGED) printf("%-12s %s: %s\n", "NOT RUN", p->trials[i].name, p->trials[i].sentence);
 }
 
+/* On the host build, what is called cuda is this machine's processor. */
+static const char *not_a_gpu(const struct plan *p)
+{
+#ifdef SHARDMARK_CUDA_HOST
+  for (int i = 0; i < p->n_runs; i++)
+    if (p->runs[i].config.device == DEVICE_CUDA) return "device cuda: host build, not a GPU; no speed\n";
+#endif
+  (void)p;
+  return "";
+}
+
 static enum status say_verdict(const struct session *s, const char *score)
 {
   char skipped[1024];
@@ -202,7 +213,7 @@ static enum status say_verdict(const struct session *s, const char *score)
   list_skipped(&s->plan, skipped, sizeof skipped);
   if (*score) printf("%s\n", score);
   if (s->trouble[0]) printf("invalid: %s\n", s->trouble);
-  printf("results: %s\nreport:  %s/report.html\n", s->results.dir, s->results.dir);
+  printf("%sresults: %s\nreport:  %s/report.html\n", not_a_gpu(&s->plan), s->results.dir, s->results.dir);
   printf("%s: %d passed, %d failed, %d invalid, %d inconclusive, %d skipped%s%s%s, %d not run\n",
          s->interrupted ? "INTERRUPTED" : outcome_name(overall), c.passed, c.failed, c.invalid, c.inconclusive, c.skipped,
          *skipped ? " (" : "", skipped, *skipped ? ")" : "", c.not_run);

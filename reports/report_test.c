@@ -105,6 +105,21 @@ static void remove_all(void)
   CHECK(system(command) == 0);
 }
 
+/* On the build of the CUDA device for the host, first of all. */
+static void a_host_build_is_called_no_gpu(void)
+{
+  fresh();
+  put("summary.json", summary);
+  put("records.jsonl", R("run", "good", "\"rank\":0,\"env.gpu\":\"NVIDIA H200, driver 580\""));
+  CHECK_OK(report_write(dir));
+  CHECK(!has("report.html", "not a GPU") && !has("report.md", "not a GPU"));
+  put("records.jsonl", R("run", "good", "\"rank\":0,\"env.gpu\":\"NVIDIA H200, driver 580\"")
+                         R("run", "bad", "\"rank\":0,\"env.gpu\":\"host build (not a GPU), driver unknown\""));
+  CHECK_OK(report_write(dir));
+  CHECK(has("report.html", "which is not a GPU") && has("report.md", "which is not a GPU"));
+  remove_all();
+}
+
 static void every_form_says_what_the_records_say(void)
 {
   fresh();
@@ -198,6 +213,7 @@ int main(void)
 {
   static const struct test tests[] = {
     TEST(every_form_says_what_the_records_say),
+    TEST(a_host_build_is_called_no_gpu),
     TEST(the_same_records_give_the_same_page),
     TEST(a_run_stopped_before_its_first_record_still_has_a_report),
     TEST(what_is_no_results_directory_is_named),

@@ -55,6 +55,20 @@ static void list_cases(const struct evidence *e, struct page *p, const char *ver
   if (n < all) page_text(p, "and %d more, in the table of all cases below.", all - n);
 }
 
+/* Some run was on the cuda device of the host build, which says so in its name. */
+static bool no_gpu(const struct evidence *e)
+{
+  json_t *runs = evidence_select(e, "run", NULL), *r;
+  bool found = false;
+  size_t i;
+  json_array_foreach(runs, i, r) {
+    const char *gpu = record_get_text(r, "env.gpu");
+    found = found || (gpu != NULL && strstr(gpu, "not a GPU") != NULL);
+  }
+  json_decref(runs);
+  return found;
+}
+
 enum err section_verdict(const struct evidence *e, struct page *p)
 {
   const json_t *cases = json_object_get(e->summary, "cases");
@@ -64,6 +78,7 @@ enum err section_verdict(const struct evidence *e, struct page *p)
            count_of(cases, "PASS"), count_of(cases, "FAIL"), count_of(cases, "INVALID"), count_of(cases, "INCONCLUSIVE"),
            count_of(cases, "SKIPPED"), count_of(cases, "NOT_RUN"));
   page_verdict(p, verdict ? verdict : "INVALID", sentence);
+  if (no_gpu(e)) page_text(p, "Device cuda was the host build, which is not a GPU: what it computes is judged, no speed is shown.");
   if (e->cut > 0) page_text(p, "%d record%s cut short when the run was stopped; everything before stands.", e->cut, e->cut == 1 ? " was" : "s were");
   list_cases(e, p, "FAIL", "What failed");
   list_cases(e, p, "INVALID", "What could not be judged");

@@ -97,7 +97,11 @@ static enum err cuda_open(struct dev *d)
   d->cuda = calloc(1, sizeof *d->cuda);
   if (d->cuda == NULL) FAIL(ERR_MEMORY, "device cuda: %zu bytes", sizeof *d->cuda);
   d->cuda->index = d->config.index;
-  pthread_mutex_init(&d->cuda->lock, NULL);
+  pthread_mutexattr_t checked;
+  pthread_mutexattr_init(&checked);
+  pthread_mutexattr_settype(&checked, PTHREAD_MUTEX_ERRORCHECK);
+  pthread_mutex_init(&d->cuda->lock, &checked);
+  pthread_mutexattr_destroy(&checked);
   const enum err e = open_on(d);
   if (e) cuda_close(d);
   return e ? err_trace(e, __FILE__, __LINE__) : ERR_OK;

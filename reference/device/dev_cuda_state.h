@@ -84,6 +84,10 @@ struct dev_cuda_device {
   CUresult(CUDAAPI *wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned int);
 };
 
+/* An error-checking mutex: who gives back what he does not hold is a bug. */
+static inline void dev_cuda_lock(struct dev_cuda_device *c) { BUG_IF(pthread_mutex_lock(&c->lock) != 0); }
+static inline void dev_cuda_unlock(struct dev_cuda_device *c) { BUG_IF(pthread_mutex_unlock(&c->lock) != 0); }
+
 /* In pinned memory, one block a stream. */
 struct dev_cuda_shared {
   struct dev_cuda_report reports[DEV_QUEUE_SLOTS]; /* of the piece in that slot */

@@ -218,6 +218,36 @@ static void closing_gives_everything_back(void)
 }
 #endif
 
+/* A rank's card need not be the first: streams, events, memory and hosted work are all of it. */
+static void a_second_card_does_it_all(void)
+{
+  if (dev_count(DEV_CUDA) < 2) return;
+  struct dev *first = open_cuda(), *d = NULL;
+  const struct dev_config config = {.kind = DEV_CUDA, .index = 1, .threads = 1};
+  CHECK_OK(dev_open(&config, &d));
+  CHECK(strcmp(dev_uuid(d), dev_uuid(first)) != 0);
+  dev_close(first);
+  struct dev_stream *s = stream(d, "compute", DEV_COMPUTE), *t = stream(d, "comm", DEV_TRANSFER);
+  struct dev_event *e = event(d);
+  const struct dev_interval *rows;
+  int64_t n, lost;
+  int got = 0;
+  CHECK(dev_cuda_of(s)->device == 1);
+  CHECK_OK(dev_trace(d, 100));
+  int *at = ints(d, s, &(int){4}, 1);
+  CHECK_OK(submit_add(s, at, at, 1, 0));
+  CHECK_OK(dev_record(e, s));
+  CHECK_OK(dev_wait(t, e));
+  CHECK_OK(submit_sleep(t, 0));
+  CHECK_OK(dev_copy_out(t, &got, at, sizeof got));
+  CHECK_OK(dev_sync(d));
+  CHECK(got == 5);
+  CHECK_OK(dev_trace_take(d, &rows, &n, &lost));
+  CHECK(n == 4);
+  dev_event_destroy(e);
+  dev_close(d);
+}
+
 /* --- errors ---------------------------------------------------------------------------- */
 
 static void a_kernel_reports_what_is_wrong_with_the_data(void)
@@ -590,7 +620,8 @@ static void a_piece_is_not_charged_with_what_was_before_it(void)
 
 int main(void)
 {
-  setenv("CUDA_HOST_MEMORY_MIB", "64", 1); /* of the host build's card */
+  setenv("CUDA_HOST_MEMORY_MIB", "64", 1); /* of each of the host build's cards */
+  setenv("CUDA_HOST_DEVICES", "2", 1);
   static const struct test tests[] = {
       TEST(who_reads_or_writes_elsewhere_is_stopped), /* first: it forks */
       TEST(kernels_of_a_stream_keep_their_order),
@@ -603,6 +634,7 @@ int main(void)
 #endif
       TEST(work_without_a_cuda_form_is_refused),
       TEST(the_cuda_side_of_a_stream_is_known),
+      TEST(a_second_card_does_it_all),
       TEST(a_kernel_reports_what_is_wrong_with_the_data),
       TEST(a_report_is_of_its_own_piece),
       TEST(what_follows_an_error_does_not_reach_the_host),

@@ -41,24 +41,24 @@ static enum err start_and_poll(struct dev_stream *s, struct dev_work *w)
 static void do_piece(struct dev_stream *s, int64_t number)
 {
   struct dev_work *w = dev_stream_piece(s, number);
-  pthread_mutex_t *lock = &s->dev->cuda->lock;
+  struct dev_cuda_device *c = s->dev->cuda;
 
-  pthread_mutex_lock(lock);
+  dev_cuda_lock(c);
   if (!atomic_load(&s->dev->cuda->lost)) dev_cuda_walk(s, number - 1);
   const bool dropped = dev_stream_failed(s, number);
-  pthread_mutex_unlock(lock);
+  dev_cuda_unlock(c);
 
   const double ready_ms = dev_trace_now(s->dev);
   const enum err e = dropped ? ERR_OK : start_and_poll(s, w);
 
-  pthread_mutex_lock(lock);
+  dev_cuda_lock(c);
   if (!atomic_load(&s->dev->cuda->lost)) {
     s->cuda->passed_ms = dev_trace_now(s->dev);
     if (!dropped) dev_trace_done(s, w, ready_ms, ready_ms, s->cuda->passed_ms);
     if (e) dev_stream_stop(s, number, w->kernel.name, e);
     dev_gate_advance(&s->completed, s->next++);
   }
-  pthread_mutex_unlock(lock);
+  dev_cuda_unlock(c);
 }
 
 static void *work(void *at)

@@ -62,9 +62,9 @@ void dev_cuda_publish(struct dev_stream *s)
   enum err e = issue(s, w, number);
   if (!e && number % DEV_CUDA_FENCE_EACH == 0) e = fence(s, &unused);
   if (!e) return;
-  pthread_mutex_lock(&s->dev->cuda->lock);
+  dev_cuda_lock(s->dev->cuda);
   stop_at(s, number, w, e);
-  pthread_mutex_unlock(&s->dev->cuda->lock);
+  dev_cuda_unlock(s->dev->cuda);
 }
 
 /* --- the walk --------------------------------------------------------------------------- */
@@ -134,13 +134,13 @@ void dev_cuda_lose(struct dev *d, enum err code)
 {
   struct err_saved saved;
   err_save(&saved, code);
-  pthread_mutex_lock(&d->cuda->lock);
+  dev_cuda_lock(d->cuda);
   for (int i = 0; i < DEV_STREAMS_MAX; i++) {
     struct dev_stream *s = &d->streams[i];
     if (s->open && !dev_stream_stopped(s)) dev_stream_stop_as(s, s->next, &saved);
   }
   atomic_store(&d->cuda->lost, true);
-  pthread_mutex_unlock(&d->cuda->lock);
+  dev_cuda_unlock(d->cuda);
 }
 
 static enum err ask_watchers(struct dev *d)
@@ -195,9 +195,9 @@ static void await_count(struct dev_stream *s, int64_t count)
   if (e) {
     dev_cuda_lose(s->dev, e);
   } else if (poll(s->dev, event)) {
-    pthread_mutex_lock(&c->lock);
+    dev_cuda_lock(c);
     dev_cuda_walk(s, count);
-    pthread_mutex_unlock(&c->lock);
+    dev_cuda_unlock(c);
   }
 }
 
@@ -219,9 +219,9 @@ void dev_cuda_await_event(struct dev_event *e)
   if (dev_gate_value(&s->completed) >= e->point.count) return;
   err_save(&saved, ERR_OK);
   if (poll(e->dev, e->cuda)) {
-    pthread_mutex_lock(&c->lock);
+    dev_cuda_lock(c);
     dev_cuda_walk(s, e->point.count);
-    pthread_mutex_unlock(&c->lock);
+    dev_cuda_unlock(c);
   }
   err_restore(&saved);
 }

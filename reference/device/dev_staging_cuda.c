@@ -58,7 +58,7 @@ static bool fits(const struct dev_staging *r, size_t bytes)
 static enum err take(struct dev_stream *s, size_t bytes, char **out)
 {
   struct dev_staging *r = &s->cuda->staging;
-  pthread_mutex_t *lock = &s->dev->cuda->lock;
+  struct dev_cuda_device *c = s->dev->cuda;
   if (r->room == NULL) {
     void *at = NULL;
     CUDA_TRY(cudaHostAlloc(&at, DEV_CUDA_STAGING_BYTES, cudaHostAllocDefault));
@@ -67,17 +67,17 @@ static enum err take(struct dev_stream *s, size_t bytes, char **out)
   const size_t padded = (bytes + 63) / 64 * 64;
   const bool wraps = r->head + padded > DEV_CUDA_STAGING_BYTES;
   const size_t skipped = wraps ? DEV_CUDA_STAGING_BYTES - r->head : 0;
-  pthread_mutex_lock(lock);
+  dev_cuda_lock(c);
   while (!fits(r, skipped + padded)) {
     const struct dev_point oldest = {s, r->parts[r->first % DEV_QUEUE_SLOTS].number};
-    pthread_mutex_unlock(lock);
+    dev_cuda_unlock(c);
     s->dev->backend->await(s->dev, &oldest, 1);
     if (atomic_load(&s->dev->cuda->lost)) return err_restore(&s->failure);
-    pthread_mutex_lock(lock);
+    dev_cuda_lock(c);
   }
   r->parts[(r->first + r->n++) % DEV_QUEUE_SLOTS] = (struct dev_staged){s->submitted + 1, skipped + padded};
   r->held += skipped + padded;
-  pthread_mutex_unlock(lock);
+  dev_cuda_unlock(c);
   r->head = (wraps ? 0 : r->head) + padded;
   *out = r->room + r->head - padded;
   return ERR_OK;

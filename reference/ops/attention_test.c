@@ -284,6 +284,36 @@ static void heads_of_models_are_as_near_as_their_roundings(void)
     }
 }
 
+/* Documents of 100 positions: a tile without a key, or a query, that its rows see is left out, so that not even NaN in
+ * it reaches them.  Rows 0 .. 63 are NaN for those that come after, rows 256 .. 299 for those before. */
+static void tiles_that_nobody_sees_are_not_read(void)
+{
+  for (int type = 0; type < REALS; type++)
+    for (int after = 0; after < 2; after++) {
+      struct arena a;
+      struct tensor f[TRIAL_OPERANDS], x[TRIAL_OPERANDS];
+      const struct trial forward = fwd(1, 300, 1, 8, 3), back = bwd(1, 300, 1, 8, 3);
+      const int64_t bad = after ? 0 : 256, bad_end = after ? 64 : 300, good = after ? 200 : 0;
+      arena_open(&a);
+      trial_tensors(&forward, reals[type], 0, 0, &a, f);
+      trial_tensors(&back, reals[type], 0, 0, &a, x);
+      for (int64_t n = bad; n < bad_end; n++) {
+        for (int64_t c = 0; c < 24; c++) put(&f[2], n, c, NAN);
+        for (int64_t c = 0; c < 8; c++) put(&x[1], n, c, NAN);
+      }
+      trial_run(&forward, DEV_CPU, 1, f);
+      x[2] = f[0], x[3] = f[1], x[4] = f[2], x[5] = f[3];
+      trial_run(&back, DEV_CPU, 1, x);
+      const struct tensor *o = &f[0], *dqkv = &x[0];
+      const struct tensor seen[] = {tensor_part(o, good, 100, 0, 8), tensor_part(dqkv, good, 100, 0, 24),
+                                    tensor_part(o, bad, bad_end - bad, 0, 8),
+                                    tensor_part(dqkv, bad, bad_end - bad, 0, 24)};
+      CHECK(all_finite(&seen[0]) && all_finite(&seen[1]));
+      CHECK(isnan(get(&seen[2], 0, 0)) && isnan(get(&seen[3], 0, 0)));
+      arena_close(&a);
+    }
+}
+
 static void fewer_threads_than_asked_for_are_refused(void)
 {
   const struct trial a = fwd(1, 9, 2, 3, 0), b = bwd(1, 9, 2, 3, 0);
@@ -317,6 +347,7 @@ int main(void)
       TEST(forward_is_the_formula),
       TEST(backward_matches_central_differences),
       TEST(documents_do_not_meet),
+      TEST(tiles_that_nobody_sees_are_not_read),
       TEST(backward_is_the_formula),
       TEST(large_scores_are_safe),
       TEST(fewer_threads_than_asked_for_are_refused),

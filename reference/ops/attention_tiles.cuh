@@ -9,12 +9,15 @@
 #include "device/cuda_kernel.cuh"
 #include "ops/attention_args.h"
 
+#include <limits.h>
+
 enum { GRAIN = 32 };
 #define ALL_LANES 0xffffffffu
 
-/* Smallest and largest document id of some rows; low is -1 where one is padding, high where all are. */
+/* Smallest and largest document id of some rows, padding aside; low is above high where all are padding. */
 struct ids {
   int low, high;
+  int padding; /* whether there is any; rows past the sequence count */
 };
 
 struct attention_case {
@@ -81,7 +84,7 @@ sees(int query, int query_id, int key, int key_id)
 
 /* --- ranges of ids ---------------------------------------------------------------------- */
 
-/* One warp a grain.  Reads 4 bytes a position, writes 8 a grain. */
+/* One warp a grain.  Reads 4 bytes a position, writes 12 a grain. */
 static __global__ void grains_kernel(const struct attention_case c)
 {
   const int n = grains_in(c.T), lane = (int)threadIdx.x % WARP;
@@ -89,12 +92,12 @@ static __global__ void grains_kernel(const struct attention_case c)
   if (i >= c.a.docs.rows * n) return; /* a whole warp leaves together */
   const int t = (int)(i % n) * GRAIN + lane,
             id = t < c.T ? ((const int *)c.a.docs.at)[i / n * c.a.docs.stride + t] : -1;
-  int low = id, high = id;
+  int low = id < 0 ? INT_MAX : id, high = id;
   for (int step = WARP / 2; step > 0; step /= 2) {
     low = min(low, __shfl_xor_sync(ALL_LANES, low, step));
     high = max(high, __shfl_xor_sync(ALL_LANES, high, step));
   }
-  const struct ids all = {low < 0 ? -1 : low, high < 0 ? -1 : high};
+  const struct ids all = {low, high < 0 ? -1 : high, __any_sync(ALL_LANES, id < 0)};
   if (lane == 0) c.grains[i] = all;
 }
 
@@ -105,16 +108,17 @@ static __device__ __forceinline__ struct ids ids_of(const struct ids *grains, in
   for (int i = g + 1; i < g + count && i < n; i++) {
     all.low = min(all.low, grains[i].low);
     all.high = max(all.high, grains[i].high);
+    all.padding |= grains[i].padding;
   }
   return all;
 }
 static __device__ __forceinline__ bool ids_meet(struct ids a, struct ids b)
 {
-  return max(max(a.low, b.low), 0) <= min(a.high, b.high);
+  return max(a.low, b.low) <= min(a.high, b.high);
 }
 static __device__ __forceinline__ bool ids_are_one(struct ids a, struct ids b)
 {
-  return a.low >= 0 && a.low == a.high && b.low == a.low && b.high == a.low;
+  return !a.padding && !b.padding && a.low == a.high && b.low == a.low && b.high == a.low;
 }
 
 /* The first grain before `limit` with an id of `mine`, else limit; the last from `from` on, else from - 1.  Each warp

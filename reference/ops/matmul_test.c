@@ -136,6 +136,36 @@ static void fewer_threads_than_asked_for_are_refused(void)
   trial_needs_its_threads(&x);
 }
 
+/* (1 + 2^-12) * 1, 64 times: TF32 has 10 bits after the point, so that 1 is left.  A GPU's library may use it. */
+static void tf32_rounds_operands_only_if_asked_for(void)
+{
+  enum { N = 64 };
+  static float a[N * N], b[N * N], c[N * N];
+  for (int tf32 = 0; tf32 < 2 && rig_on_cuda(); tf32++) {
+    const struct dev_config config = {.kind = DEV_CUDA, .threads = 1, .tf32 = tf32};
+    struct dev *d;
+    struct dev_stream *s;
+    void *at[3];
+    CHECK_OK(dev_open(&config, &d));
+    CHECK_OK(dev_stream_open(d, "compute", DEV_COMPUTE, &s));
+    for (int i = 0; i < 3; i++) CHECK_OK(dev_alloc(d, sizeof a, DEV_OTHER, "matrix", &at[i]));
+    for (int i = 0; i < N * N; i++) a[i] = 1 + 0x1p-12f, b[i] = 1;
+    CHECK_OK(dev_copy_in(s, at[0], a, sizeof a));
+    CHECK_OK(dev_copy_in(s, at[1], b, sizeof b));
+    const struct tensor t[] = {tensor_at(at[0], DTYPE_F32, N, N), tensor_at(at[1], DTYPE_F32, N, N),
+                               tensor_at(at[2], DTYPE_F32, N, N)};
+    CHECK_OK(op_matmul(s, &t[2], &t[0], false, &t[1], false, false));
+    CHECK_OK(dev_copy_out(s, c, at[2], sizeof c));
+    CHECK_OK(dev_sync(d));
+    const double exact = N + N * 0x1p-12;
+    for (int i = 0; i < N * N; i++)
+      CHECK((tf32 && c[i] == N) || ((!tf32 || rig_on_gpu()) && fabs(c[i] - exact) <= 0x1p-17));
+    for (int i = 0; i < 3; i++) dev_free(d, at[i]);
+    dev_stream_close(s);
+    dev_close(d);
+  }
+}
+
 static void the_library_is_named_with_its_version(void)
 {
   int major = 0, minor = -1, patch = -1, end = 0;
@@ -158,6 +188,7 @@ int main(void)
       TEST(float32_is_as_near_as_its_roundings),
       TEST(an_empty_sum_is_zero),
       TEST(the_library_is_named_with_its_version),
+      TEST(tf32_rounds_operands_only_if_asked_for),
       TEST(fewer_threads_than_asked_for_are_refused),
   };
   return test_main("matmul", tests, sizeof tests / sizeof *tests);

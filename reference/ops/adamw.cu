@@ -17,7 +17,7 @@ template <typename S> static struct update<S> update_of(const struct update_args
           rows_of<bf16>(&u->rounded), (const double *)u->lr.at, (const double *)u->factor.at};
 } template <typename S> static struct rows_walk walk_of(const struct update_args *u, bool moments)
 {
-  const int n = 16 / sizeof(S);
+  const int n = vector_width<S>::value;
   const struct tensor *m = moments ? &u->m : &u->w, *v = moments ? &u->v : &u->w;
   return rows_over(n, true, {&u->w, m, v, &u->g, u->rounded.at != NULL ? &u->rounded : &u->w});
 }
@@ -40,7 +40,7 @@ template <typename S>
 static __global__ void adamw_kernel(struct update<S> u, const int64_t *number, struct op_adamw rule,
                                     struct dev_cuda_report *report, const char *format, rows_walk w)
 {
-  const int n = 16 / sizeof(S);
+  const int n = vector_width<S>::value;
   SHARED(coefficients<S>, shared, 1);
   const int64_t t = *number;
   if (t < 1) { /* all threads of all blocks see it */
@@ -80,7 +80,7 @@ static __global__ void adamw_kernel(struct update<S> u, const int64_t *number, s
 
 template <typename S> static __global__ void sgd_kernel(struct update<S> u, S decay, rows_walk w)
 {
-  const int n = 16 / sizeof(S);
+  const int n = vector_width<S>::value;
   const S lr = (S)*u.lr, factor = (S)*u.factor;
   for (rows_place p = rows_first<n>(w); p.count > 0; p = rows_next<n>(w, p)) {
     rows_group<S, n> weights = rows_load<n>(u.w, w, p);
@@ -105,7 +105,7 @@ template <typename S> static enum err sgd(const struct dev_cuda *at, void *args)
 {
   const struct update_args *u = (const struct update_args *)args;
   const rows_walk w = walk_of<S>(u, false);
-  return LAUNCH(at, sgd_kernel<S>, rows_blocks(at, &w), ROWS_THREADS, 0, update_of<S>(u), (S)u->rule.weight_decay, w);
+  return ROWS_LAUNCH(at, sgd_kernel<S>, w, update_of<S>(u), (S)u->rule.weight_decay, w);
 }
 OP_CUDA_EACH_STATE(op_adamw, adamw)
 OP_CUDA_EACH_STATE(op_sgd, sgd)

@@ -47,7 +47,7 @@ static __device__ __forceinline__ soft<T> soft_of(const T *x, int64_t cols, bool
                                                   double *scratch2)
 {
   typedef stat_t<T> S;
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   S largest = -(S)INFINITY, sum = 0;
   rows_each(x, cols, aligned, threadIdx.x, blockDim.x, [&](const rows_group<T, n> &g, int count) {
     S v[n], most = largest;
@@ -112,7 +112,7 @@ static __global__ void max_kernel(double *max, int64_t max_stride, rows_view<con
                                   bool aligned)
 {
   typedef stat_t<T> S;
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   SHARED(S, scratch, WARP);
   const T *x = logits.at + (int64_t)blockIdx.x * logits.stride;
   S most = -(S)INFINITY;
@@ -187,7 +187,7 @@ static __global__ void bwd_kernel(rows_view<T> dx, rows_view<const T> logits, ro
                                   int64_t valid, rows_walk w)
 {
   typedef stat_t<T> S;
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   const S by = (S)*scale;
   for (rows_place p = rows_first<n>(w); p.count > 0; p = rows_next<n>(w, p)) {
     const int64_t k = target(targets, p.row, p.col == 0, format), column = k - first - p.col; /* in this group */
@@ -206,10 +206,9 @@ static __global__ void bwd_kernel(rows_view<T> dx, rows_view<const T> logits, ro
 template <typename T> static enum err bwd(const struct dev_cuda *at, void *args)
 {
   const struct cross_entropy_args *a = (const struct cross_entropy_args *)args;
-  const rows_walk w = rows_over(16 / sizeof(T), false, {&a->dlogits, &a->logits});
-  return LAUNCH(at, bwd_kernel<T>, rows_blocks(at, &w), ROWS_THREADS, 0, rows_of<T>(&a->dlogits),
-                rows_of<const T>(&a->logits), rows_of<const stat_t<T>>(&a->lse),
-                targets_of(at, &a->targets, (int64_t)INT32_MAX + 1), outside, (const double *)a->scale.at, a->first,
-                a->valid, w);
+  const rows_walk w = rows_over(vector_width<T>::value, false, {&a->dlogits, &a->logits});
+  return ROWS_LAUNCH(at, bwd_kernel<T>, w, rows_of<T>(&a->dlogits), rows_of<const T>(&a->logits),
+                     rows_of<const stat_t<T>>(&a->lse), targets_of(at, &a->targets, (int64_t)INT32_MAX + 1), outside,
+                     (const double *)a->scale.at, a->first, a->valid, w);
 }
 OP_CUDA_EACH_TYPE(op_cross_entropy_bwd, bwd)

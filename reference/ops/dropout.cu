@@ -54,7 +54,7 @@ static __global__ void dropout_kernel(rows_view<T> y, rows_view<const T> x, rows
                                       int64_t first, int64_t positions_max, uint32_t threshold, stat_t<T> scale,
                                       rows_walk w)
 {
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   key.step = (uint32_t)*step;
   for (rows_place p = rows_first<n>(w); p.count > 0; p = rows_next<n>(w, p)) {
     rows_group<T, n> g = rows_load<n>(x, w, p);
@@ -68,9 +68,9 @@ static __global__ void dropout_kernel(rows_view<T> y, rows_view<const T> x, rows
 template <typename T> static enum err dropout(const struct dev_cuda *at, void *args)
 {
   const struct dropout_args *d = (const struct dropout_args *)args;
-  const rows_walk w = rows_over(16 / sizeof(T), false, {&d->y, &d->x});
-  return LAUNCH(at, dropout_kernel<T>, rows_blocks(at, &w), ROWS_THREADS, 0, rows_of<T>(&d->y), rows_of<const T>(&d->x),
-                rows_of<const int32_t>(&d->samples), (const int32_t *)d->step.at, d->key, rows_divisor_of(d->T),
-                d->row0, d->positions_max, d->threshold, (stat_t<T>)d->scale, w);
+  const rows_walk w = rows_over(vector_width<T>::value, false, {&d->y, &d->x});
+  return ROWS_LAUNCH(at, dropout_kernel<T>, w, rows_of<T>(&d->y), rows_of<const T>(&d->x),
+                     rows_of<const int32_t>(&d->samples), (const int32_t *)d->step.at, d->key, rows_divisor_of(d->T),
+                     d->row0, d->positions_max, d->threshold, (stat_t<T>)d->scale, w);
 }
 OP_CUDA_EACH_TYPE(op_dropout, dropout)

@@ -11,7 +11,7 @@
 /* y = value.  Bytes: y. */
 template <typename T> static __global__ void fill_kernel(rows_view<T> y, T value, rows_walk w)
 {
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   rows_group<T, n> g;
 #pragma unroll
   for (int k = 0; k < n; k++) g.at[k] = value;
@@ -25,9 +25,8 @@ static bf16 value_as(double value, bf16) { return __ushort_as_bfloat16(bf16_roun
 template <typename T> static enum err fill(const struct dev_cuda *at, void *args)
 {
   const struct elementwise_args *a = (const struct elementwise_args *)args;
-  const rows_walk w = rows_over(16 / sizeof(T), true, {&a->y});
-  return LAUNCH(at, fill_kernel<T>, rows_blocks(at, &w), ROWS_THREADS, 0, rows_of<T>(&a->y), value_as(a->value, T()),
-                w);
+  const rows_walk w = rows_over(vector_width<T>::value, true, {&a->y});
+  return ROWS_LAUNCH(at, fill_kernel<T>, w, rows_of<T>(&a->y), value_as(a->value, T()), w);
 }
 OP_CUDA_EACH_TYPE(op_fill, fill)
 
@@ -35,7 +34,7 @@ OP_CUDA_EACH_TYPE(op_fill, fill)
 template <typename T>
 static __global__ void add_kernel(rows_view<T> y, rows_view<const T> a, rows_view<const T> b, rows_walk w)
 {
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   for (rows_place p = rows_first<n>(w); p.count > 0; p = rows_next<n>(w, p)) {
     rows_group<T, n> left = rows_load<n>(a, w, p);
     const rows_group<T, n> right = rows_load<n>(b, w, p);
@@ -49,9 +48,8 @@ template <typename T>
 static enum err add_all(const struct dev_cuda *at, const struct tensor *y, const struct tensor *a,
                         const struct tensor *b)
 {
-  const rows_walk w = rows_over(16 / sizeof(T), true, {y, a, b});
-  return LAUNCH(at, add_kernel<T>, rows_blocks(at, &w), ROWS_THREADS, 0, rows_of<T>(y), rows_of<const T>(a),
-                rows_of<const T>(b), w);
+  const rows_walk w = rows_over(vector_width<T>::value, true, {y, a, b});
+  return ROWS_LAUNCH(at, add_kernel<T>, w, rows_of<T>(y), rows_of<const T>(a), rows_of<const T>(b), w);
 }
 template <typename T> static enum err add(const struct dev_cuda *at, void *args)
 {
@@ -71,7 +69,7 @@ template <typename T>
 static __global__ void scale_kernel(rows_view<T> y, rows_view<const T> x, const void *factor, bool is_double,
                                     rows_walk w)
 {
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   const stat_t<T> by = is_double ? (stat_t<T>)*(const double *)factor : *(const stat_t<T> *)factor;
   for (rows_place p = rows_first<n>(w); p.count > 0; p = rows_next<n>(w, p)) {
     rows_group<T, n> g = rows_load<n>(x, w, p);
@@ -83,9 +81,9 @@ static __global__ void scale_kernel(rows_view<T> y, rows_view<const T> x, const 
 template <typename T> static enum err scale(const struct dev_cuda *at, void *args)
 {
   const struct elementwise_args *a = (const struct elementwise_args *)args;
-  const rows_walk w = rows_over(16 / sizeof(T), true, {&a->y, &a->x});
-  return LAUNCH(at, scale_kernel<T>, rows_blocks(at, &w), ROWS_THREADS, 0, rows_of<T>(&a->y), rows_of<const T>(&a->x),
-                a->b.at, a->b.type == DTYPE_F64, w);
+  const rows_walk w = rows_over(vector_width<T>::value, true, {&a->y, &a->x});
+  return ROWS_LAUNCH(at, scale_kernel<T>, w, rows_of<T>(&a->y), rows_of<const T>(&a->x), a->b.at,
+                     a->b.type == DTYPE_F64, w);
 }
 OP_CUDA_EACH_TYPE(op_scale, scale)
 
@@ -119,8 +117,7 @@ template <typename To, typename From> static enum err copy(const struct dev_cuda
   const bool wraps = fault_is(FAULT_MM_INT32_INDEX_OVERFLOW);
   const rows_walk w =
       rows_over(16 / (int)(sizeof(To) > sizeof(From) ? sizeof(To) : sizeof(From)), !wraps, {&a->y, &a->x});
-  return LAUNCH(at, (copy_kernel<To, From>), rows_blocks(at, &w), ROWS_THREADS, 0, rows_of<To>(&a->y),
-                rows_of<const From>(&a->x), wraps, w);
+  return ROWS_LAUNCH(at, (copy_kernel<To, From>), w, rows_of<To>(&a->y), rows_of<const From>(&a->x), wraps, w);
 }
 template <typename To> static enum err copy_to(const struct dev_cuda *at, const struct elementwise_args *a)
 {

@@ -69,7 +69,7 @@ static __device__ __forceinline__ int64_t nth(const struct ids &x, int64_t i)
 template <typename T>
 static __global__ void embedding_kernel(rows_view<T> y, rows_view<const T> table, struct ids x, rows_walk w)
 {
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   for (rows_place p = rows_first<n>(w); p.count > 0; p = rows_next<n>(w, p)) {
     const int64_t row = row_for(x, p.row, p.col == 0);
     const rows_group<T, n> g =
@@ -80,7 +80,7 @@ static __global__ void embedding_kernel(rows_view<T> y, rows_view<const T> table
 template <typename T>
 static __global__ void position_kernel(rows_view<T> y, rows_view<const T> table, struct ids x, rows_walk w)
 {
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   for (rows_place p = rows_first<n>(w); p.count > 0; p = rows_next<n>(w, p)) {
     const int64_t row = row_for(x, p.row, p.col == 0);
     if (row < 0) continue;
@@ -95,16 +95,16 @@ static __global__ void position_kernel(rows_view<T> y, rows_view<const T> table,
 template <typename T> static enum err embedding_fwd(const struct dev_cuda *at, void *args)
 {
   const struct embedding_args *e = (const struct embedding_args *)args;
-  const rows_walk w = rows_over(16 / sizeof(T), false, {&e->y, &e->table});
-  return LAUNCH(at, embedding_kernel<T>, rows_blocks(at, &w), ROWS_THREADS, 0, rows_of<T>(&e->y),
-                rows_of<const T>(&e->table), ids_of(at, e, OUTSIDE("token")), w);
+  const rows_walk w = rows_over(vector_width<T>::value, false, {&e->y, &e->table});
+  return ROWS_LAUNCH(at, embedding_kernel<T>, w, rows_of<T>(&e->y), rows_of<const T>(&e->table),
+                     ids_of(at, e, OUTSIDE("token")), w);
 }
 template <typename T> static enum err position_fwd(const struct dev_cuda *at, void *args)
 {
   const struct embedding_args *e = (const struct embedding_args *)args;
-  const rows_walk w = rows_over(16 / sizeof(T), false, {&e->y, &e->table});
-  return LAUNCH(at, position_kernel<T>, rows_blocks(at, &w), ROWS_THREADS, 0, rows_of<T>(&e->y),
-                rows_of<const T>(&e->table), ids_of(at, e, OUTSIDE("position")), w);
+  const rows_walk w = rows_over(vector_width<T>::value, false, {&e->y, &e->table});
+  return ROWS_LAUNCH(at, position_kernel<T>, w, rows_of<T>(&e->y), rows_of<const T>(&e->table),
+                     ids_of(at, e, OUTSIDE("position")), w);
 }
 OP_CUDA_EACH_TYPE(op_embedding_fwd, embedding_fwd)
 OP_CUDA_EACH_TYPE(op_position_fwd, position_fwd)
@@ -154,7 +154,7 @@ template <typename T>
 static __global__ void scatter_kernel(rows_view<stat_t<T>> table, rows_view<const T> dy, const int32_t *order,
                                       const int32_t *rows, int64_t places, int pieces, rows_walk w)
 {
-  const int n = 16 / sizeof(T), AHEAD = 4;
+  const int n = vector_width<T>::value, AHEAD = 4;
   const int64_t first = blockIdx.x / (unsigned int)pieces;
   const int64_t group = (int64_t)(blockIdx.x % (unsigned int)pieces) * blockDim.x + threadIdx.x, col = group * n;
   const int row = rows[first];
@@ -183,7 +183,7 @@ static __global__ void scatter_kernel(rows_view<stat_t<T>> table, rows_view<cons
 template <typename T>
 static enum err scatter(const struct dev_cuda *at, const struct embedding_args *e, const char *format)
 {
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   const int64_t N = e->y.rows;
   if (N == 0) return ERR_OK;
   const struct ids x = ids_of(at, e, format);

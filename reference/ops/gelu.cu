@@ -19,7 +19,7 @@ template <typename T> static __device__ __forceinline__ stat_t<T> share(stat_t<T
 
 template <typename T> static __global__ void fwd_kernel(rows_view<T> y, rows_view<const T> x, rows_walk w)
 {
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   for (rows_place p = rows_first<n>(w); p.count > 0; p = rows_next<n>(w, p)) {
     rows_group<T, n> g = rows_load<n>(x, w, p);
 #pragma unroll
@@ -35,7 +35,7 @@ template <typename T> static __global__ void fwd_kernel(rows_view<T> y, rows_vie
 template <typename T>
 static __global__ void bwd_kernel(rows_view<T> dx, rows_view<const T> dy, rows_view<const T> x, rows_walk w)
 {
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   const stat_t<T> two_root = 1.5957691216057308, cube = 0.044715;
   for (rows_place p = rows_first<n>(w); p.count > 0; p = rows_next<n>(w, p)) {
     const rows_group<T, n> in = rows_load<n>(x, w, p);
@@ -53,15 +53,14 @@ static __global__ void bwd_kernel(rows_view<T> dx, rows_view<const T> dy, rows_v
 template <typename T> static enum err fwd(const struct dev_cuda *at, void *args)
 {
   const struct gelu_args *a = (const struct gelu_args *)args;
-  const rows_walk w = rows_over(16 / sizeof(T), true, {&a->y, &a->x});
-  return LAUNCH(at, fwd_kernel<T>, rows_blocks(at, &w), ROWS_THREADS, 0, rows_of<T>(&a->y), rows_of<const T>(&a->x), w);
+  const rows_walk w = rows_over(vector_width<T>::value, true, {&a->y, &a->x});
+  return ROWS_LAUNCH(at, fwd_kernel<T>, w, rows_of<T>(&a->y), rows_of<const T>(&a->x), w);
 }
 template <typename T> static enum err bwd(const struct dev_cuda *at, void *args)
 {
   const struct gelu_args *a = (const struct gelu_args *)args;
-  const rows_walk w = rows_over(16 / sizeof(T), true, {&a->y, &a->dy, &a->x});
-  return LAUNCH(at, bwd_kernel<T>, rows_blocks(at, &w), ROWS_THREADS, 0, rows_of<T>(&a->y), rows_of<const T>(&a->dy),
-                rows_of<const T>(&a->x), w);
+  const rows_walk w = rows_over(vector_width<T>::value, true, {&a->y, &a->dy, &a->x});
+  return ROWS_LAUNCH(at, bwd_kernel<T>, w, rows_of<T>(&a->y), rows_of<const T>(&a->dy), rows_of<const T>(&a->x), w);
 }
 OP_CUDA_EACH_TYPE(op_gelu_fwd, fwd)
 OP_CUDA_EACH_TYPE(op_gelu_bwd, bwd)

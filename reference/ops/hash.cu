@@ -63,7 +63,7 @@ static __global__ void mix_kernel(int64_t *out, const uint64_t *part, int64_t ch
 
 template <typename U> static enum err hash(const struct dev_cuda *at, const struct hash_args *a)
 {
-  const rows_walk w = rows_over(16 / sizeof(U), true, {&a->x});
+  const rows_walk w = rows_over(vector_width<U>::value, true, {&a->x});
   const int64_t chunks = (w.rows * w.cols + HASH_CHUNK - 1) / HASH_CHUNK;
   const size_t bytes = (size_t)chunks * sizeof(uint64_t);
   if (bytes > at->workspace_bytes)

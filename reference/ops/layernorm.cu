@@ -53,7 +53,7 @@ static __global__ void __launch_bounds__(ROWS_A_BLOCK *WARP)
                const T *scale, const T *shift, stat_t<T> eps, rows_walk w)
 {
   typedef stat_t<T> S;
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   const int64_t r = my_row();
   if (r >= w.rows) return;
   const T *in = x.at + r * x.stride;
@@ -107,7 +107,7 @@ static __global__ void __launch_bounds__(ROWS_A_BLOCK *WARP)
                  rows_view<const stat_t<T>> mean_in, rows_view<const stat_t<T>> rstd_in, rows_walk w)
 {
   typedef stat_t<T> S;
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   const int64_t r = my_row();
   if (r >= w.rows) return;
   const T *in = x.at + r * x.stride, *slope = dy.at + r * dy.stride;
@@ -170,14 +170,14 @@ template <typename T> struct kept {
 template <typename T> static enum err fwd(const struct dev_cuda *at, void *args)
 {
   const struct layernorm_args *l = (const struct layernorm_args *)args;
-  const rows_walk w = rows_over(16 / sizeof(T), false, {&l->x, &l->y, &l->w, &l->b});
+  const rows_walk w = rows_over(vector_width<T>::value, false, {&l->x, &l->y, &l->w, &l->b});
   if (w.groups <= kept<T>::FEW * WARP) return fwd_launch<T, kept<T>::FEW>(at, l, w);
   return w.groups <= kept<T>::MANY * WARP ? fwd_launch<T, kept<T>::MANY>(at, l, w) : fwd_launch<T, 0>(at, l, w);
 }
 template <typename T> static enum err bwd_x(const struct dev_cuda *at, void *args)
 {
   const struct layernorm_args *l = (const struct layernorm_args *)args;
-  const rows_walk w = rows_over(16 / sizeof(T), false, {&l->x, &l->dx, &l->y, &l->w});
+  const rows_walk w = rows_over(vector_width<T>::value, false, {&l->x, &l->dx, &l->y, &l->w});
   if (w.groups <= kept<T>::FEW * WARP) return bwd_x_launch<T, kept<T>::FEW>(at, l, w);
   return w.groups <= kept<T>::MANY * WARP ? bwd_x_launch<T, kept<T>::MANY>(at, l, w) : bwd_x_launch<T, 0>(at, l, w);
 }
@@ -196,7 +196,7 @@ static __global__ void __launch_bounds__(WARPS *WARP)
                  rows_view<const stat_t<T>> rstd, int64_t slice_rows, int tiles, rows_walk w)
 {
   typedef stat_t<T> S;
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   SHARED(S, of_warp, 2 * WARPS * n * WARP);
   const int tile = (int)blockIdx.x % tiles, slice = (int)blockIdx.x / tiles;
   const int64_t col = ((int64_t)tile * WARP + thread_lane()) * n;
@@ -274,7 +274,7 @@ static __global__ void __launch_bounds__(WARPS *WARP)
 template <typename T> static enum err bwd_w(const struct dev_cuda *at, void *args)
 {
   typedef stat_t<T> S;
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   const struct layernorm_args *l = (const struct layernorm_args *)args;
   const rows_walk w = rows_over(n, false, {&l->x, &l->y});
   const int64_t even = (w.rows + SLICES - 1) / SLICES, slice_rows = even > SLICE_ROWS ? even : SLICE_ROWS;

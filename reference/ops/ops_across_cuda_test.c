@@ -382,6 +382,30 @@ static void bad_numbers_are_told_in_the_same_words(void)
   }
 }
 
+/* A stream that only transfers has no workspace: what needs one is refused before anything is written. */
+static void what_needs_a_workspace_says_so(void)
+{
+  struct across rows[CASES], whole[CASES];
+  row_cases(rows, 1, 4, 5);
+  whole_tensor_cases(whole, 1, 3);
+  const struct trial *cases[] = {&whole[0].x, &whole[1].x, &whole[2].x, &whole[3].x,
+                                 &rows[2].x,  &rows[4].x,  &rows[8].x};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct arena a;
+    struct rig g;
+    struct tensor t[TRIAL_OPERANDS], there[TRIAL_OPERANDS];
+    arena_open(&a);
+    trial_tensors(cases[i], DTYPE_F32, 0, 0, &a, t);
+    rig_open_on(&g, DEV_CUDA, 1);
+    for (int k = 0; k < cases[i]->n; k++) there[k] = *rig_at(&g, &t[k]);
+    CHECK_OK(cases[i]->call(g.other, there, cases[i]));
+    check_err(dev_sync_stream(g.other), ERR_MEMORY, __FILE__, __LINE__, cases[i]->name);
+    CHECK_TEXT_HAS(err_text(), "the workspace has 0");
+    rig_close(&g);
+    arena_close(&a);
+  }
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -392,6 +416,7 @@ int main(void)
       TEST(products_agree),
       TEST(attention_agrees),
       TEST(bad_numbers_are_told_in_the_same_words),
+      TEST(what_needs_a_workspace_says_so),
   };
   return test_main("ops_across_cuda", tests, sizeof tests / sizeof *tests);
 }

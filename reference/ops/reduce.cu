@@ -58,7 +58,7 @@ static __device__ __forceinline__ rows_group<T, n> across_rows(const rows_view<c
 template <typename T, enum kind kind>
 static __global__ void chunk_kernel(double *part, rows_view<const T> x, int64_t chunk, rows_walk w)
 {
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   SHARED(double, scratch, WARP);
   const int64_t first = (int64_t)blockIdx.x * chunk, left = w.rows * w.cols - first, size = left < chunk ? left : chunk;
   double sum = 0;
@@ -87,7 +87,7 @@ template <enum kind kind> static __global__ void last_kernel(double *out, const 
 
 template <typename T, enum kind kind> static enum err reduce(const struct dev_cuda *at, const struct reduce_args *a)
 {
-  const int n = 16 / sizeof(T);
+  const int n = vector_width<T>::value;
   const rows_walk w = rows_over(n, true, {&a->x});
   const int64_t chunks = (w.rows * w.cols + CHUNK - 1) / CHUNK;
   const size_t bytes = (size_t)chunks * sizeof(double);

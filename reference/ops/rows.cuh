@@ -84,6 +84,8 @@ static inline unsigned int rows_blocks(const struct dev_cuda *at, const struct r
   return (unsigned int)(wanted < most ? wanted : most);
 }
 
+#define ROWS_LAUNCH(at, kernel, w, ...) LAUNCH(at, kernel, rows_blocks((at), &(w)), ROWS_THREADS, 0, __VA_ARGS__)
+
 /* for (struct rows_place p = rows_first<n>(w); p.count > 0; p = rows_next<n>(w, p)): this thread's groups. */
 struct rows_place {
   int64_t number, row, col;
@@ -117,7 +119,7 @@ template <typename T, int n> struct rows_group {
 /* `count` elements from `from` on; the rest are 0. */
 template <typename T, int n>
 static __device__ __forceinline__ struct rows_group<T, n> rows_load(const T *from, int count, bool aligned) {
-  const int WIDTH = n * sizeof(T) < 16 ? n : 16 / sizeof(T);
+  const int WIDTH = n * sizeof(T) < 16 ? n : vector_width<T>::value;
   struct rows_group<T, n> g;
   if (aligned && count == n) {
 #pragma unroll
@@ -134,7 +136,7 @@ static __device__ __forceinline__ struct rows_group<T, n> rows_load(const T *fro
 } template <typename T, int n>
 static __device__ __forceinline__ void rows_store(T *to, int count, bool aligned, const struct rows_group<T, n> &g)
 {
-  const int WIDTH = n * sizeof(T) < 16 ? n : 16 / sizeof(T);
+  const int WIDTH = n * sizeof(T) < 16 ? n : vector_width<T>::value;
   if (aligned && count == n) {
 #pragma unroll
     for (int i = 0; i < n; i += WIDTH) {
@@ -168,7 +170,7 @@ template <typename T, typename F>
 static __device__ __forceinline__ void rows_each(const T *row, int64_t cols, bool aligned, int64_t first, int64_t step,
                                                  F f)
 {
-  const int n = 16 / sizeof(T), AHEAD = 4;
+  const int n = vector_width<T>::value, AHEAD = 4;
   const int64_t whole = aligned ? cols / n : 0;
   int64_t group = first;
   for (; group + (AHEAD - 1) * step < whole; group += AHEAD * step) {

@@ -48,7 +48,10 @@ static void for_all(const char *what, case_run one)
     bench_open(&b, all[i].kind, (uint64_t)i);
     struct comm *c = comm_of(&b, all[i].scratch, &all[i].config);
     for (int t = 0; t < N_TYPES; t++)
-      for (int s = 0; s < N_SHAPES; s++) CHECK(say(&all[i], what, types[t], shapes[s], one(&b, c, &all[i], types[t], shapes[s])));
+      for (int s = 0; s < N_SHAPES; s++) {
+        if (mirror_cuda() && (i + t + s) % 2 != 0) continue; /* each wait is a long one there: half of them, none left out everywhere */
+        CHECK(say(&all[i], what, types[t], shapes[s], one(&b, c, &all[i], types[t], shapes[s])));
+      }
     comm_destroy(c);
     bench_close(&b);
   }

@@ -143,13 +143,13 @@ static __device__ __forceinline__ void add_product(float sum[ATOMS][DP / 8][4], 
   }
 }
 
-/* The warp's rows of `sum`, times a factor for each row, to its own rows of a tile that nobody else reads any more. */
+/* The warp's rows of `sum`, times a factor for each row, to its own rows of a tile that nobody else reads any more;
+ * itself it read them as one, in ldmatrix. */
 template <int DP, int ATOMS>
 static __device__ __forceinline__ void put_rows(bf16 *rows, const float sum[ATOMS][DP / 8][4],
                                                 const float factor[ATOMS][2])
 {
   const int lane = thread_lane();
-  __syncwarp();
 #pragma unroll
   for (int a = 0; a < ATOMS; a++)
 #pragma unroll

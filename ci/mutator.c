@@ -124,6 +124,7 @@ static const struct {
   {"fmin", "fmax", "reduction"},         {"rows", "cols", "operand"},        {"cols", "rows", "operand"},
   {"dp", "tp", "group"},                 {"dp_rank", "tp_rank", "group"},    {"beta1", "beta2", "factor"},
   {"beta2", "beta1", "factor"},          {"dev_reads", "dev_writes", "range"}, {"dev_writes", "dev_reads", "range"},
+  {"lane", "(lane ^ 1)", "lane"},        {"warp", "(warp ^ 1)", "lane"},
 };
 
 /* Inside a function: after a line that is "{" alone in column 0, until "}" in column 0. */
@@ -231,7 +232,8 @@ static bool commutes(const char *at, size_t n)
 static bool idempotent(const char *at, size_t n)
 {
   static const char *const words[] = {"op_copy", "op_fill", "op_hash", "atomic_store", "memcpy", "memset", "strcpy", "dev_record", "dev_wait",
-                                      "dev_sync", "dev_sync_stream", "dev_sync_event", "dev_host_touch", "dev_copy_in", "dev_copy_out"};
+                                      "dev_sync", "dev_sync_stream", "dev_sync_event", "dev_host_touch", "dev_copy_in", "dev_copy_out",
+                                      "__syncthreads", "__syncwarp"};
   const char *const open = memchr(at, '(', n);
   const size_t name = open ? (size_t)(open - at) : n;
   if (name == 3 && memcmp(at, "TRY", 3) == 0) return idempotent(open + 1, n - 4);
@@ -264,7 +266,7 @@ static void call_changes(int file, const struct source *s, const char *in)
   const char *code = s->code;
   size_t last_from = 0, last_to = 0;
   for (size_t i = 1; i < s->length; i++) {
-    if (!in[i] || !isalpha((unsigned char)code[i]) || word(code[i - 1])) continue;
+    if (!in[i] || (!isalpha((unsigned char)code[i]) && code[i] != '_') || word(code[i - 1])) continue;
     size_t back = i; /* a statement starts after ; { } ) or else */
     while (back > 0 && isspace((unsigned char)code[back - 1])) back--;
     size_t end = i;

@@ -15,8 +15,8 @@ tests_of() { in_time 900 ctest --test-dir "$1" --output-on-failure --no-tests=er
 
 skip() { echo "skipped: $*"; return 77; }
 
-# The CUDA device on the CPU: as many devices as a run asks for, one a rank.
-host_run() { CUDA_HOST_DEVICES=8 "build-cuda-host${1:+-$1}/shardmark" run "${@:2}"; }
+# host_run SECONDS asan-or-nothing ARGS: the CUDA device on the CPU, with as many devices as a run asks for, one a rank.
+host_run() { CUDA_HOST_DEVICES=8 in_time "$1" "build-cuda-host${2:+-$2}/shardmark" run "${@:3}"; }
 
 run_stage() {
   local name=$1 began=$SECONDS status

@@ -14,11 +14,17 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* Processor time of a look that moved data.  One that finds nothing takes 1 to 4 us, after a long
- * nap and on cold caches up to 12; one that moves fragments of 32 KiB 6 us each. */
-static const double MOVED_US = 5, MOVED_COLD_US = 15;
-
 enum { NAP_FIRST_US = 20, NAP_LAST_US = 1000, NAP_IDLE_US = 20, YIELDS = 16 };
+
+/* A look that finds nothing takes 1 to 4 us of processor time, after a long nap and on cold caches up to 12;
+ * one that moves fragments of 32 KiB 6 us each.  Without single copies MPI moves little at each look: while it
+ * does, look often, and be done. */
+long dev_cpu_nap_us(long napped_us, double look_us)
+{
+  const bool moved = look_us >= (napped_us > 2 * NAP_FIRST_US ? 15.0 : 5.0);
+  if (moved || napped_us == 0) return NAP_FIRST_US;
+  return napped_us * 2 < NAP_LAST_US ? napped_us * 2 : NAP_LAST_US;
+}
 
 /* --- who is at work -------------------------------------------------------------- */
 
@@ -37,19 +43,20 @@ static void compute_ends(struct dev_stream *s)
   dev_futex_wake(&s->dev->activity);
 }
 
-static void nap(struct dev *d, int *yields, long *us)
+/* After a look that took look_us.  *us: the last nap beside compute, 0 before the first. */
+static void nap(struct dev *d, int *yields, long *us, double look_us)
 {
   const uint32_t activity = atomic_load_explicit(&d->activity, memory_order_relaxed);
   if (activity > 1) {
     const uint32_t seen = atomic_fetch_or_explicit(&d->activity, 1, memory_order_relaxed) | 1;
+    *us = dev_cpu_nap_us(*us, look_us);
     if (seen > 1) dev_futex_wait(&d->activity, seen, *us);
-    *us = *us * 2 < NAP_LAST_US ? *us * 2 : NAP_LAST_US;
     *yields = 0;
   } else if (*yields < YIELDS) {
     sched_yield();
     ++*yields;
   } else {
-    *us = NAP_FIRST_US;
+    *us = 0;
     clock_sleep_ms(NAP_IDLE_US * 1e-3);
   }
 }
@@ -76,15 +83,13 @@ static enum err start_and_poll(struct dev_stream *s, struct dev_work *w)
   compute_ends(s); /* polling is not work, also on a compute stream */
   bool done = false;
   enum err e = w->kernel.start(w->args);
-  long us = NAP_FIRST_US;
+  long us = 0;
   int yields = 0;
   while (!e && !done) {
     const double before_us = processor_us();
     e = w->kernel.test(w->args, &done);
     if (e || done) break;
-    /* Without single copies MPI moves little at each look: while it does, look often, and be done. */
-    if (processor_us() - before_us >= (us > 4 * NAP_FIRST_US ? MOVED_COLD_US : MOVED_US)) us = NAP_FIRST_US;
-    nap(s->dev, &yields, &us);
+    nap(s->dev, &yields, &us, processor_us() - before_us);
   }
   compute_begins(s);
   return e;

@@ -13,6 +13,16 @@ passed=0 failed=0 skipped=0 failures=()
 in_time() { timeout --kill-after=20 "$@"; }
 tests_of() { in_time 900 ctest --test-dir "$1" --output-on-failure --no-tests=error "${@:2}"; }
 
+# build_rooms FOLDER ROOM... -- CMAKE-ARGUMENT...: the trainer and the tests of these rooms of reference/, and no more.
+build_rooms() {
+  local folder=$1 rooms=() tests; shift
+  while [ "$1" != -- ]; do rooms+=("reference/$1"); shift; done
+  shift
+  mapfile -t tests < <(find "${rooms[@]}" -maxdepth 1 -name '*_test.c' ! -name '*cuda*' -printf '%f\n' | sed 's/\.c$//' | sort)
+  in_time 60 cmake -B "$folder" $(command -v ninja >/dev/null && echo -G Ninja) "$@" &&
+    in_time 600 cmake --build "$folder" -j2 --target shardmark-train "${tests[@]}"
+}
+
 skip() { echo "skipped: $*"; return 77; }
 
 # host_run SECONDS asan-or-nothing ARGS: the CUDA device on the CPU, with as many devices as a run asks for, one a rank.

@@ -68,6 +68,7 @@ const struct opt run_options[] = {
   {"reduce_each",      OPT_NAME, AT(reduce_each),       "step",       "step|microbatch",          "",          "when gradients are added over replicas"},
   {"bucket",           OPT_INT,  AT(bucket),            "4194304",    "0..1099511627776",         "elements",  "of one gradient bucket; 0: one bucket"},
   {"overlap",          OPT_BOOL, AT(overlap),           "true",       "",                         "",          "reduce buckets while backward runs"},
+  {"overlap_p2p",      OPT_BOOL, AT(overlap_p2p),       "true",       "",                         "",          "passes go on while a pipeline's messages travel; false: each message is waited for at once"},
   {"synchronous",      OPT_BOOL, AT(synchronous),       "false",      "",                         "",          "sends wait for their receiver"},
   {"transport",        OPT_NAME, AT(transport),         "nccl",       "nccl|staged",              "",          "device cuda: ranks exchange by NCCL, or through the host's memory and MPI (correctness only)"},
   {"nccl_algo",        OPT_NAME, AT(nccl_algo),         "auto",       "auto|ring|tree|nvls|nvlstree", "",      "device cuda, transport nccl: NCCL's algorithm; auto: its own choice"},

@@ -68,6 +68,7 @@ struct run_config {
   int64_t reduce, reduce_each;
   int64_t bucket;           /* elements of one gradient bucket; 0: one bucket        */
   bool overlap, synchronous;
+  bool overlap_p2p;         /* passes go on while a pipeline's messages travel       */
   int64_t transport;            /* device cuda: how ranks exchange                     */
   int64_t nccl_algo, nccl_proto; /* of transport nccl; 0: NCCL's own choice            */
 

@@ -69,6 +69,8 @@ static enum err lay_wait(struct pipeline *p, struct layout *l, enum schedule_str
   return add(p, PIPELINE_WAIT, stream, event, action);
 }
 
+/* Without overlap the next pass, whichever it is, comes after the transfer.  Lists laid out so cannot lock either:
+ * all that a transfer waits for stands before it, and both ends have transfers in one order. */
 static enum err lay_action(struct pipeline *p, struct layout *l, int action)
 {
   const enum schedule_stream stream = stream_of(p, action);
@@ -81,6 +83,7 @@ static enum err lay_action(struct pipeline *p, struct layout *l, int action)
   l->now[stream].upto[stream] = l->place[action];
   l->after[action] = l->now[stream];
   l->last[stream] = action;
+  if (stream != SCHEDULE_COMPUTE && !p->overlap) TRY(lay_wait(p, l, SCHEDULE_COMPUTE, action, action));
   return ERR_OK;
 }
 
@@ -120,7 +123,7 @@ static enum err lay_out(struct pipeline *p)
                      .place = malloc(room * sizeof *l.place),
                      .after = malloc(room * sizeof *l.after)};
   p->events = calloc(room + 1, sizeof(struct dev_event *));
-  p->steps = malloc((4 * room + SCHEDULE_STREAMS) * sizeof *p->steps); /* two waits, action, record; those of the run */
+  p->steps = malloc((5 * room + SCHEDULE_STREAMS) * sizeof *p->steps); /* two waits, action, record, its wait; those of the run */
   if (!l.waits || !l.order || !l.place || !l.after || !p->events || !p->steps)
     FAIL_TO(done, ERR_MEMORY, "pipeline: %d actions", n);
   TRY_TO(done, schedule_waits(p->schedule, p->stage, l.waits));
@@ -161,14 +164,14 @@ static enum err check(const struct schedule *s, int stage, const struct dev_stre
   return ERR_OK;
 }
 
-enum err pipeline_create(const struct schedule *s, int stage, struct dev_stream *compute, struct comm *outputs,
+enum err pipeline_create(const struct schedule *s, int stage, bool overlap, struct dev_stream *compute, struct comm *outputs,
                          struct comm *gradients, struct pipeline **out)
 {
   *out = NULL;
   TRY(check(s, stage, compute, outputs, gradients));
   struct pipeline *p = calloc(1, sizeof *p);
   if (p == NULL) FAIL(ERR_MEMORY, "pipeline: %zu bytes", sizeof *p);
-  *p = (struct pipeline){.schedule = s, .stage = stage};
+  *p = (struct pipeline){.schedule = s, .stage = stage, .overlap = overlap};
   p->comm[SCHEDULE_OUTPUTS] = outputs;
   p->comm[SCHEDULE_GRADIENTS] = gradients;
   p->stream[SCHEDULE_COMPUTE] = compute;

@@ -37,10 +37,11 @@ struct pipeline_work {
 };
 
 struct pipeline;
-/* For rank `stage` of the schedule, which must outlive it.  outputs and gradients: comms of the schedule's p
+/* For rank `stage` of the schedule, which must outlive it.  overlap false: the compute stream waits for each transfer
+ * before its next pass; same calls.  outputs and gradients: comms of the schedule's p
  * ranks in the order of its stages, on two streams of their own; NULL with p = 1; gradients may be NULL for
  * SCHEDULE_FORWARD.  Owner of *out: the caller.  Fails: ERR_ARG, ERR_MEMORY. */
-enum err pipeline_create(const struct schedule *s, int stage, struct dev_stream *compute, struct comm *outputs,
+enum err pipeline_create(const struct schedule *s, int stage, bool overlap, struct dev_stream *compute, struct comm *outputs,
                          struct comm *gradients, struct pipeline **out);
 void pipeline_destroy(struct pipeline *p); /* NULL is allowed */
 

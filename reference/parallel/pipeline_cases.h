@@ -180,6 +180,7 @@ struct setting {
   int p, m, v; /* p 1: every rank its own */
   bool synchronous;
   bool meets; /* all stages, after each backward */
+  bool waits; /* for each transfer at once       */
 };
 
 static void open_play(struct play *p, const struct setting *set)
@@ -207,7 +208,7 @@ static void open_play(struct play *p, const struct setting *set)
   for (int i = 0; i < p->s->inputs[p->stage]; i++) p->input[i] = buffer(p, ROWS, COLS);
   for (int i = 0; i < set->v; i++) p->weights[i] = buffer(p, ROWS, COLS);
   p->losses = buffer(p, set->m, ROWS * COLS);
-  CHECK_OK(pipeline_create(p->s, p->stage, p->compute, p->comms[0], p->comms[1], &p->pipeline));
+  CHECK_OK(pipeline_create(p->s, p->stage, !set->waits, p->compute, p->comms[0], p->comms[1], &p->pipeline));
 }
 
 static void close_play(struct play *p)

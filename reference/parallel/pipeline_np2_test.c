@@ -9,7 +9,7 @@ static void every_schedule_gives_the_sums_of_one_rank(void)
         const bool chunked = kind == SCHEDULE_INTERLEAVED;
         if (chunked && m % 2 != 0) continue;
         for (int v = chunked ? 2 : 1; v <= (chunked ? 4 : kind == SCHEDULE_FORWARD ? 2 : 1); v++) {
-          const struct setting set = {(enum dev_kind)device, (uint64_t)(10 * m + v), (enum schedule_kind)kind, 2, m, v, (m + v) % 2 == 0, false};
+          const struct setting set = {(enum dev_kind)device, (uint64_t)(10 * m + v), (enum schedule_kind)kind, 2, m, v, (m + v) % 2 == 0, false, false};
           check_runs(&set);
         }
       }
@@ -18,15 +18,15 @@ static void every_schedule_gives_the_sums_of_one_rank(void)
 static void one_rank_needs_no_comm(void)
 {
   for (int kind = 0; kind < SCHEDULES; kind++) {
-    const struct setting set = {mirror_cuda() ? DEV_CPU : DEV_LAZY, 2, (enum schedule_kind)kind, 1, 3, 1, false, false};
+    const struct setting set = {mirror_cuda() ? DEV_CPU : DEV_LAZY, 2, (enum schedule_kind)kind, 1, 3, 1, false, false, false};
     if (kind != SCHEDULE_INTERLEAVED) check_runs(&set);
   }
   struct play p;
   struct pipeline *none = NULL;
   const struct setting alone = {.device = DEV_CPU, .kind = SCHEDULE_1F1B, .p = 1, .m = 2, .v = 1};
   open_play(&p, &alone);
-  CHECK_ERR(pipeline_create(p.s, 1, p.compute, NULL, NULL, &none), ERR_ARG);
-  CHECK_ERR(pipeline_create(p.s, -1, p.compute, NULL, NULL, &none), ERR_ARG);
+  CHECK_ERR(pipeline_create(p.s, 1, true, p.compute, NULL, NULL, &none), ERR_ARG);
+  CHECK_ERR(pipeline_create(p.s, -1, true, p.compute, NULL, NULL, &none), ERR_ARG);
   CHECK(none == NULL);
   close_play(&p);
 }
@@ -54,7 +54,7 @@ static void every_forgotten_wait_is_named(void)
   if (mirror_cuda()) return; /* what lazy finds is the same whatever else is tested */
   for (int kind = 0; kind < SCHEDULES; kind++) {
     const bool chunked = kind == SCHEDULE_INTERLEAVED;
-    const struct setting set = {DEV_LAZY, 4, (enum schedule_kind)kind, 2, 4, chunked ? 2 : 1, true, false};
+    const struct setting set = {DEV_LAZY, 4, (enum schedule_kind)kind, 2, 4, chunked ? 2 : 1, true, false, false};
     int most = 0;
     for (int i = 0;; i++) {
       struct play p;
@@ -103,7 +103,7 @@ static void each_record_has_its_wait(void)
 static void intervals_carry_their_action(void)
 {
   struct play p;
-  const struct setting set = {DEV_CPU, 1, SCHEDULE_ZB_H1, 2, 3, 1, true, false};
+  const struct setting set = {DEV_CPU, 1, SCHEDULE_ZB_H1, 2, 3, 1, true, false, false};
   const struct dev_interval *rows = NULL;
   int64_t n = 0, lost = 0;
   open_play(&p, &set);
@@ -127,12 +127,12 @@ static void intervals_carry_their_action(void)
 static void each_failed_allocation_is_reported(void)
 {
   struct play p;
-  const struct setting set = {DEV_CPU, 1, SCHEDULE_1F1B, 2, 3, 1, true, false};
+  const struct setting set = {DEV_CPU, 1, SCHEDULE_1F1B, 2, 3, 1, true, false, false};
   open_play(&p, &set);
   for (long n = 1;; n++) {
     struct pipeline *made = NULL;
     check_fail_allocation(n);
-    const enum err e = pipeline_create(p.s, p.stage, p.compute, p.comms[0], p.comms[1], &made);
+    const enum err e = pipeline_create(p.s, p.stage, true, p.compute, p.comms[0], p.comms[1], &made);
     const bool failed = check_allocation_failed();
     check_fail_allocation(0);
     CHECK(e == (failed ? ERR_MEMORY : ERR_OK));
@@ -156,7 +156,7 @@ static void a_send_buffer_freed_early_is_seen(void)
 {
   for (int device = PLANTED_FROM; device < mirror_kinds(); device++) {
     struct play p;
-    const struct setting set = {(enum dev_kind)device, 3, SCHEDULE_INTERLEAVED, 2, 2, 2, false, false};
+    const struct setting set = {(enum dev_kind)device, 3, SCHEDULE_INTERLEAVED, 2, 2, 2, false, false, false};
     CHECK_OK(fault_plant("pp-send-buffer-freed-early", 1, 0));
     open_play(&p, &set);
     CHECK_OK(queue_run(&p));
@@ -193,7 +193,7 @@ static void crossed_sends_are_posted_and_refused(void)
   struct play p;
   struct schedule *queued = NULL;
   struct schedule_facts facts;
-  const struct setting set = {DEV_CPU, 1, SCHEDULE_INTERLEAVED, 2, 4, 2, false, false};
+  const struct setting set = {DEV_CPU, 1, SCHEDULE_INTERLEAVED, 2, 4, 2, false, false, false};
   CHECK_OK(schedule_create(set.kind, set.p, set.m, set.v, &queued));
   open_play(&p, &set);
   as_queued(&p, queued);

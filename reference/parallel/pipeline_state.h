@@ -24,6 +24,7 @@ struct pipeline_step {
 struct pipeline {
   const struct schedule *schedule;
   int stage;
+  bool overlap;
   struct dev_stream *stream[SCHEDULE_STREAMS]; /* NULL: not used */
   struct comm *comm[SCHEDULE_STREAMS];
   struct dev_event **events; /* [n + 1]; NULL: nobody waits for it */

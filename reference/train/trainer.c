@@ -217,8 +217,8 @@ static enum err create_training(struct trainer *t)
                                      .compute = t->compute, .norm = t->groups.norm, .weights = t->weights, .gradients = t->gradients,
                                      .rounded = t->rounded};
   TRY(optim_create(&optim, &t->optim));
-  TRY(pipeline_create(s, stage, t->compute, t->groups.outputs, t->groups.gradients, &t->train_pipeline));
-  TRY(pipeline_create(e, stage, t->compute, t->groups.outputs, t->groups.gradients, &t->evaluate_pipeline));
+  TRY(pipeline_create(s, stage, t->run.overlap_p2p, t->compute, t->groups.outputs, t->groups.gradients, &t->train_pipeline));
+  TRY(pipeline_create(e, stage, t->run.overlap_p2p, t->compute, t->groups.outputs, t->groups.gradients, &t->evaluate_pipeline));
   const int64_t layers = t->run.layers + 4;
   TRY(dev_trace(t->dev, t->n_micro * layers * INTERVALS_A_LAYER + t->table->n * 8 + t->flat->n_buckets * 16 + INTERVALS_A_STEP));
   return ERR_OK;

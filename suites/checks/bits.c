@@ -158,7 +158,7 @@ void overlap_off_judge(const struct run_data *run, const struct companion *wante
                        struct verdict *out)
 {
   verdict_start(out, "overlap_off", "O8");
-  judge_against(run, wanted, companions, n, "overlap_off", true, "one replica, or overlap is off already", out);
+  judge_against(run, wanted, companions, n, "overlap_off", true, "nothing overlaps", out);
 }
 
 void twin_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,

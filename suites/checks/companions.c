@@ -42,6 +42,7 @@ static struct run_config serial(const struct run_config *c)
   s.reduce_each = defaults.reduce_each;
   s.bucket = defaults.bucket;
   s.overlap = defaults.overlap;
+  s.overlap_p2p = defaults.overlap_p2p;
   s.synchronous = defaults.synchronous;
   s.transport = defaults.transport;
   s.nccl_algo = defaults.nccl_algo;
@@ -123,9 +124,9 @@ int companions_rerun(const struct run_config *c, struct companion *out, int max)
 int companions_overlap_off(const struct run_config *c, struct companion *out, int max)
 {
   int n = 0;
-  if (!c->overlap || c->dp == 1) return n;
+  if (!(c->overlap && c->dp > 1) && !(c->overlap_p2p && c->pp > 1)) return n;
   struct run_config s = *c;
-  s.overlap = false;
+  s.overlap = s.overlap_p2p = false;
   take(out, &n, max, "overlap_off", &s);
   return n;
 }

@@ -43,6 +43,7 @@ static void layouts_buckets_and_faults_share_one_truth(void)
   b.tp_sums = 2;
   b.bucket = 17;
   b.overlap = false;
+  b.overlap_p2p = false;
   b.reduce = REDUCE_ORDERED;
   b.reduce_each = REDUCE_MICROBATCH;
   b.synchronous = true;
@@ -121,9 +122,14 @@ static void a_rerun_repeats_everything_and_the_others_change_one_thing(void)
   memset(a.name, 0, sizeof a.name);
   CHECK(same(&out[0].config, &a));
   CHECK(companions_overlap_off(&a, out, 1) == 1);
-  a.overlap = false;
+  a.overlap = a.overlap_p2p = false;
   CHECK(same(&out[0].config, &a));
   CHECK(companions_overlap_off(&a, out, 1) == 0);
+  a.overlap_p2p = true; /* without stages it is nothing */
+  CHECK(companions_overlap_off(&a, out, 1) == 0);
+  a.pp = 2;
+  CHECK(companions_overlap_off(&a, out, 1) == 1 && !out[0].config.overlap_p2p);
+  a.pp = 1;
   CHECK(companions_twin(&a, out, 1) == 0); /* the library's sums have no twin */
   a.reduce = REDUCE_ORDERED;
   CHECK(companions_twin(&a, out, 1) == 1);

@@ -20,7 +20,7 @@ static void setup(const struct run_config *c)
   whole_setup(&w, c);
   for (int64_t step = 0; step < c->steps; step++)
     for (int rank = 0; rank < config_ranks(c); rank++) made_calls(&w.b.run, rank, step);
-  if (c->dp == 1) w.n--; /* overlap_off: there is nothing to overlap */
+  if (c->dp == 1 && c->pp == 1) w.n--; /* overlap_off: there is nothing to overlap */
   w.checks[w.n++] = "trace";
   w.checks[w.n++] = "batch";
 }

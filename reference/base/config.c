@@ -64,10 +64,13 @@ const struct opt run_options[] = {
   {"sequence",         OPT_INT,  AT(sequence),          "0",          "0..1048576",               "tokens",    "length of a sequence; 0: the model's positions"},
   {"replicas",         OPT_INT,  AT(replicas),          "1",          "1..4096",                  "ranks",     "serial run that adds gradients as this many replicas would"},
   {"order_seed",       OPT_INT,  AT(order_seed),        "0",          WHOLE,                      "",          "permutes each replica's micro-batches; 0: in order"},
+  {"zero",             OPT_INT,  AT(zero),              "0",          "0..3",                     "",          "what replicas share among them: 1 optimizer state, 2 gradients too, 3 weights too"},
+  {"shard",            OPT_INT,  AT(shard),             "0",          "0..65536",                 "ranks",     "consecutive replicas that share, the groups of them being replicas of each other; 0: all"},
   {"reduce",           OPT_NAME, AT(reduce),            "fast",       "fast|ordered",             "",          "sums over ranks: the library's own, or in rank order"},
-  {"reduce_each",      OPT_NAME, AT(reduce_each),       "step",       "step|microbatch",          "",          "when gradients are added over replicas"},
+  {"reduce_each",      OPT_NAME, AT(reduce_each),       "auto",       "auto|step|microbatch",     "",          "when gradients are added over replicas; auto: each micro-batch with zero 2 and 3"},
   {"bucket",           OPT_INT,  AT(bucket),            "4194304",    "0..1099511627776",         "elements",  "of one gradient bucket; 0: one bucket"},
   {"overlap",          OPT_BOOL, AT(overlap),           "true",       "",                         "",          "reduce buckets while backward runs"},
+  {"overlap_gather",   OPT_BOOL, AT(overlap_gather),    "true",       "",                         "",          "zero: gather updated weights while the next forward runs"},
   {"overlap_p2p",      OPT_BOOL, AT(overlap_p2p),       "true",       "",                         "",          "passes go on while a pipeline's messages travel; false: each message is waited for at once"},
   {"synchronous",      OPT_BOOL, AT(synchronous),       "false",      "",                         "",          "sends wait for their receiver"},
   {"transport",        OPT_NAME, AT(transport),         "nccl",       "nccl|staged",              "",          "device cuda: ranks exchange by NCCL, or through the host's memory and MPI (correctness only)"},
@@ -286,6 +289,28 @@ static enum err finish_pipeline(const struct run_config *c)
   return ERR_OK;
 }
 
+enum { ZERO_BUILT = 0 }; /* the highest stage there is */
+
+/* Replicas that may share, and when their gradients are added. */
+static enum err finish_zero(struct run_config *c)
+{
+  const int64_t replicas = c->dp * c->replicas;
+  if (c->zero == 0 && c->shard != 0) FAIL(ERR_CONFIG, "shard: %" PRId64 " with zero = 0, which shares nothing; valid: 0", c->shard);
+  if (c->zero > ZERO_BUILT) FAIL(ERR_CONFIG, "zero: %" PRId64 " is not there yet; nearest valid: %d", c->zero, ZERO_BUILT);
+  if (c->zero > 0 && replicas == 1)
+    FAIL(ERR_CONFIG, "zero: %" PRId64 " shares among replicas, but dp is 1; nearest valid: 0, or dp = 2", c->zero);
+  if (c->shard == 1 || (c->shard > 1 && replicas % c->shard != 0)) {
+    int64_t below, above;
+    divisors_around(replicas, c->shard > 1 ? c->shard : 2, &below, &above);
+    char first[32] = "";
+    if (below > 1 && below != above) snprintf(first, sizeof first, "%" PRId64 ", ", below);
+    FAIL(ERR_CONFIG, "shard: %" PRId64 " of %s = %" PRId64 " ranks; nearest valid, divisors above 1: %s%" PRId64, c->shard,
+         c->replicas != 1 ? "replicas" : "dp", replicas, first, above);
+  }
+  if (c->reduce_each == REDUCE_AUTO) c->reduce_each = c->zero >= 2 ? REDUCE_MICROBATCH : REDUCE_STEP;
+  return ERR_OK;
+}
+
 /* What only one rank can emulate. */
 static enum err finish_emulated(const struct run_config *c)
 {
@@ -299,9 +324,10 @@ static enum err finish_emulated(const struct run_config *c)
   return ERR_OK;
 }
 
-static enum err finish_layout(const struct run_config *c)
+static enum err finish_layout(struct run_config *c)
 {
   TRY(finish_emulated(c));
+  TRY(finish_zero(c));
   TRY(finish_tensor(c));
   TRY(finish_pipeline(c));
 

@@ -23,7 +23,7 @@ enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum lr_schedule { LR_CONSTANT, LR_COSINE };
 enum batch_policy { POLICY_PADDED, POLICY_CHUNKED };
 enum reduce_mode { REDUCE_FAST, REDUCE_ORDERED };
-enum reduce_each { REDUCE_STEP, REDUCE_MICROBATCH };
+enum reduce_each { REDUCE_AUTO, REDUCE_STEP, REDUCE_MICROBATCH }; /* a finished config has no auto */
 enum transport { TRANSPORT_NCCL, TRANSPORT_STAGED };
 enum dump { DUMP_NONE, DUMP_GRADIENTS, DUMP_ALL };
 enum device { DEVICE_CPU, DEVICE_LAZY, DEVICE_CUDA }; /* as enum dev_kind of the trainer */
@@ -65,9 +65,11 @@ struct run_config {
   int64_t global_batch, micro_batch, sequence; /* sequences, sequences, tokens; sequence 0: the model's positions */
   int64_t replicas;         /* serial only: one accumulator for each of n emulated ranks, added in rank order */
   int64_t order_seed;       /* 0: micro-batches in order; else a permutation of each replica's            */
+  int64_t zero;             /* what replicas share: 0 nothing, 1 optimizer state, 2 and gradients, 3 and weights */
+  int64_t shard;            /* ranks that share it, a divisor of the replicas; 0: all    */
   int64_t reduce, reduce_each;
   int64_t bucket;           /* elements of one gradient bucket; 0: one bucket        */
-  bool overlap, synchronous;
+  bool overlap, overlap_gather, synchronous;
   bool overlap_p2p;         /* passes go on while a pipeline's messages travel       */
   int64_t transport;            /* device cuda: how ranks exchange                     */
   int64_t nccl_algo, nccl_proto; /* of transport nccl; 0: NCCL's own choice            */
@@ -122,6 +124,12 @@ static inline enum dtype run_work_type(const struct run_config *c)
 static inline enum dtype run_state_type(const struct run_config *c)
 {
   return c->precision == PRECISION_F64 ? DTYPE_F64 : DTYPE_F32;
+}
+
+/* Shards that the state of a rank's part of the model is cut into, in a serial run those of the ranks it emulates; 1: not cut. */
+static inline int64_t run_shards(const struct run_config *c)
+{
+  return c->zero == 0 ? 1 : c->shard ? c->shard : c->dp * c->replicas;
 }
 
 static inline int64_t config_ranks(const struct run_config *c) { return c->dp * c->tp * c->pp; }

@@ -177,6 +177,8 @@ static void contradictions_name_the_nearest_valid_values(void)
     {"schedule=interleaved pp=4 chunks=2 global_batch=3", "nearest valid: 4", ERR_CONFIG},
     {"schedule=zb-h1 pp=2 reduce_each=microbatch", "reduce_each: microbatch with schedule zb-h1; valid: step", ERR_CONFIG},
     {"schedule=interleaved pp=2 chunks=2 reduce_each=microbatch", "microbatch with schedule interleaved; valid: step", ERR_CONFIG},
+    {"zero=1", "zero: 1 is not there yet; nearest valid: 0", ERR_CONFIG},
+    {"dp=4 shard=2", "shard: 2 with zero = 0, which shares nothing; valid: 0", ERR_CONFIG},
     {"pp=2 stages=3,4", "stages: 3,4 are 7 layers together; valid: 8", ERR_CONFIG},
     {"pp=2 stages=8", "stages: 8 are 1; valid: pp * chunks = 2 * 1 = 2 of them", ERR_CONFIG},
     {"pp=2 reused=1", "reused: 1 blocks would share parameters across the ranks of pp = 2; valid: 0", ERR_CONFIG},
@@ -214,7 +216,9 @@ static void agreeing_settings_finish(void)
   struct run_config c;
   for (size_t i = 0; i < sizeof good / sizeof *good; i++) CHECK_OK(finish(good[i], &c));
   CHECK_OK(finish("lr_schedule=cosine steps=7", &c));
-  CHECK(c.lr_decay == 7);
+  CHECK(c.lr_decay == 7 && c.reduce_each == REDUCE_STEP && run_shards(&c) == 1);
+  CHECK_OK(finish("reduce_each=microbatch dp=2", &c));
+  CHECK(c.reduce_each == REDUCE_MICROBATCH);
   CHECK_OK(finish("dp=3 micro_batch=2 global_batch=18", &c));
   CHECK(config_accumulation(&c) == 3 && config_ranks(&c) == 3);
 }

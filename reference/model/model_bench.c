@@ -76,7 +76,7 @@ static enum err open_all(struct bench *b, int argc, char **argv)
   TRY(dev_open(&d, &b->dev));
   TRY(dev_stream_open(b->dev, "compute", DEV_COMPUTE, &b->compute));
   TRY(params_create(&b->run, &b->table));
-  TRY(flat_create(b->table, &params_place_alone, 16, 1, 0, &b->flat));
+  TRY(flat_create(b->table, &params_place_alone, 16, 1, false, 0, &b->flat));
   TRY(dev_alloc(b->dev, (size_t)b->flat->count * sizeof(float), DEV_PARAMETERS, "weights", &m.weights));
   TRY(dev_alloc(b->dev, (size_t)b->flat->count * sizeof(float), DEV_GRADIENTS, "gradients", &m.gradients));
   TRY(dev_alloc(b->dev, 1024, DEV_OTHER, "scalars", &scalars));

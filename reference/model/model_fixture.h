@@ -117,7 +117,7 @@ static inline bool rig_prepare(struct rig *r, const struct run_config *c, const 
   r->state = run_state_type(c);
   const struct dev_config here = mirror_config(d);
   if (!CHECK_OK(dev_open(&here, &r->dev)) || !CHECK_OK(dev_stream_open(r->dev, "compute", DEV_COMPUTE, &r->compute))) return false;
-  if (!CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, place, 16, 1, 0, &r->flat))) return false;
+  if (!CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, place, 16, 1, false, 0, &r->flat))) return false;
   r->count = r->flat->count;
   r->bytes = (size_t)r->count * dtype_bytes(r->type);
   r->gradient_bytes = (size_t)r->count * dtype_bytes(r->state);

@@ -77,7 +77,7 @@ static void open_part(struct part *p, const struct run_config *c, bool alone, en
   CHECK_OK(mesh_create(&p->run, alone ? 0 : comm_rank(world), alone ? 1 : comm_size(world), &mesh));
   CHECK_OK(params_place_of(&p->run, mesh.pp_rank, mesh.tp_rank, &p->place));
   CHECK_OK(params_create(&p->run, &p->table));
-  CHECK_OK(flat_create(p->table, &p->place, 16, 1, 0, &p->flat));
+  CHECK_OK(flat_create(p->table, &p->place, 16, 1, false, 0, &p->flat));
   CHECK_OK(test_dev(mirror_cuda() ? DEV_CPU : kind, 3, &p->dev));
   CHECK_OK(dev_stream_open(p->dev, "compute", DEV_COMPUTE, &p->compute));
   const struct comm_config group = {.name = "norm", .reduce = COMM_ORDERED};

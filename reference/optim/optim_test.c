@@ -92,7 +92,7 @@ static bool rig_open(struct rig *r, const struct run_config *c, const struct dev
   r->type = run_state_type(c);
   const struct dev_config here = mirror_config(d);
   if (!CHECK_OK(dev_open(&here, &r->dev)) || !CHECK_OK(dev_stream_open(r->dev, "compute", DEV_COMPUTE, &r->compute)) ||
-      !CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, &params_place_alone, 16, 1, 0, &r->flat)))
+      !CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, &params_place_alone, 16, 1, false, 0, &r->flat)))
     return false;
   r->bytes = (size_t)r->flat->count * dtype_bytes(r->type);
   r->w = calloc((size_t)r->flat->count, sizeof *r->w);
@@ -297,7 +297,7 @@ static void frozen_and_unused_parameters_keep_their_bits(void)
 
   strcpy(c.frozen, "e"); /* in every name */
   memset(&r, 0, sizeof r);
-  CHECK(params_create(&c, &r.table) == ERR_OK && flat_create(r.table, &params_place_alone, 1, 1, 0, &r.flat) == ERR_OK);
+  CHECK(params_create(&c, &r.table) == ERR_OK && flat_create(r.table, &params_place_alone, 1, 1, false, 0, &r.flat) == ERR_OK);
   CHECK_OK(dev_open(&cpu, &r.dev));
   CHECK_OK(dev_stream_open(r.dev, "compute", DEV_COMPUTE, &r.compute));
   r.run = c;

@@ -53,8 +53,8 @@ static void collect(const struct run_config *c, enum dtype type)
   CHECK_OK(mesh_create(c, comm_rank(world), comm_size(world), &m));
   CHECK_OK(params_place_of(c, m.pp_rank, m.tp_rank, &place));
   CHECK_OK(params_create(c, &t));
-  CHECK_OK(flat_create(t, &place, 8, 3, 0, &f));
-  CHECK_OK(flat_create(t, &params_place_alone, 1, 1, 0, &whole));
+  CHECK_OK(flat_create(t, &place, 8, 3, false, 0, &f));
+  CHECK_OK(flat_create(t, &params_place_alone, 1, 1, false, 0, &whole));
   void *local = local_of(&m, t, f, &place, type), *full = malloc((size_t)whole->count * sizeof(double));
   if (CHECK(full != NULL)) memset(full, 0xFF, (size_t)whole->count * sizeof(double));
   CHECK_OK(collect_flat(world, &m, t, f, &place, type, local, comm_rank(world) == 0 ? full : NULL));
@@ -113,7 +113,7 @@ static void a_failed_allocation_is_told_to_all(void)
   CHECK_OK(mesh_create(&c, comm_rank(world), comm_size(world), &m));
   CHECK_OK(params_place_of(&c, m.pp_rank, m.tp_rank, &place));
   CHECK_OK(params_create(&c, &t));
-  CHECK_OK(flat_create(t, &place, 8, 3, 0, &f));
+  CHECK_OK(flat_create(t, &place, 8, 3, false, 0, &f));
   void *local = local_of(&m, t, f, &place, DTYPE_F32), *full = calloc((size_t)params_count(t) + 64, sizeof(float));
   if (comm_rank(world) == comm_size(world) - 1) check_fail_allocation(1);
   CHECK_ERR(collect_flat(world, &m, t, f, &place, DTYPE_F32, local, full), ERR_MEMORY);

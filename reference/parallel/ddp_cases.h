@@ -88,7 +88,7 @@ static void open_play(struct play *p, enum dev_kind kind, int replicas, const ch
   CHECK_OK(params_create(&p->run, &p->table));
   struct params_place place; /* the first stage's, if there are several */
   CHECK_OK(params_place_of(&p->run, 0, 0, &place));
-  CHECK_OK(flat_create(p->table, &place, 4, p->run.dp, p->run.bucket, &p->flat));
+  CHECK_OK(flat_create(p->table, &place, 4, run_shards(&p->run), false, p->run.bucket, &p->flat));
   CHECK_OK(test_dev(kind, 9, &p->d));
   CHECK_OK(dev_stream_open(p->d, "compute", DEV_COMPUTE, &p->compute));
   CHECK_OK(dev_stream_open(p->d, "gradients", DEV_TRANSFER, &p->transfer));

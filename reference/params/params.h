@@ -98,28 +98,59 @@ bool params_counts(const struct param_table *t, int i, const struct params_place
 void params_store(void *at, enum dtype type, enum dtype as, int64_t i, double x);
 
 /* Flat layout: the part of every storage-owning row at an offset of one flat buffer, each padded
- * to `align` elements, the whole to a multiple of `shards`; and its division into
- * consecutive buckets in the order in which backward finishes (last row first). */
+ * to `align` * `shards` elements; and its division into consecutive buckets in the order in which
+ * backward finishes (last row first).
+ *
+ * With shards above 1 every bucket's count is a multiple of align * shards, and shard r has of
+ * each bucket the r-th of as many equal parts.  A buffer of one shard holds its parts in order of their
+ * place in the flat buffer: what is first in bucket b's part stands at b.first / shards.
+ *
+ * A unit is what a pass of the model needs at once: all rows before the blocks ("begin"), each
+ * block of this rank that owns its rows, all rows after the blocks ("end").
+ */
 struct flat_bucket {
   int64_t first, count; /* elements of the flat buffer, padding included                                       */
   int first_row, rows;  /* of the table: [first_row, first_row + rows); rows among them that share storage or are
                            not on this rank have none here */
 };
+struct flat_unit {
+  int first_row, rows;       /* of the table                                              */
+  int64_t first, count;      /* elements of the flat buffer, padding included; count 0: nothing of it is here */
+  int first_bucket, buckets; /* that have elements of it                                  */
+};
 struct flat {
   int64_t count;            /* elements, padding included          */
+  int shards;
   int64_t *offset, *length; /* by row; shared rows have their owner's; frozen and unused rows have a place too; rows that
                                are not here have length 0 and an offset inside the buffer or at its end */
   int64_t *rows, *cols;     /* by row: the shape of its part        */
   int n_buckets;
   struct flat_bucket *buckets; /* in order of readiness; bounds at row borders unless a row is larger than a bucket */
+  int n_units;
+  struct flat_unit *units; /* begin, blocks in order, end */
+  int *unit;               /* by row; see flat_unit_of    */
 };
 /* bucket: elements (padding not counted), 0 = one bucket.  A row that does not fit in what
  * is left of a bucket starts the next; one that fits exactly is taken.  A row larger than
- * a bucket is cut from its end into whole buckets; what remains starts a bucket that takes
+ * a bucket is cut from its end into whole buckets (with shards above 1 into ones larger by less than align *
+ * shards, each cut being moved down to a multiple of it); what remains starts a bucket that takes
  * further rows.  A wte with a copy on another stage has buckets of its own, so that both
- * copies are cut and reduced alike.  The buckets tile [0, count).  Fails: ERR_ARG, ERR_MEMORY. */
-enum err flat_create(const struct param_table *t, const struct params_place *place, int64_t align, int64_t shards, int64_t bucket,
-                     struct flat **out);
+ * copies are cut and reduced alike.  by_unit: a bucket has rows of one unit only.  The buckets tile [0, count).
+ * Fails: ERR_ARG, ERR_MEMORY. */
+enum err flat_create(const struct param_table *t, const struct params_place *place, int64_t align, int64_t shards, bool by_unit,
+                     int64_t bucket, struct flat **out);
+/* The unit that holds the row's storage; -1 where a block's row is not here. */
+static inline int flat_unit_of(const struct flat *f, int row) { return f->unit[row]; }
+static inline int64_t flat_shard_count(const struct flat *f) { return f->count / f->shards; }
+
+/* What of a row a shard has, without padding: `count` elements from `flat` on in the flat buffer, from `shard` on
+ * in the shard's.  Uncut a row is one piece, the same in both; else one for each bucket that it and the shard meet in. */
+struct flat_piece {
+  int row;
+  int64_t flat, shard, count;
+};
+/* Of shard r, in table order.  Owner of *out: the caller, free().  Fails: ERR_MEMORY. */
+enum err flat_pieces(const struct flat *f, const struct param_table *t, int r, struct flat_piece **out, int *n);
 void flat_destroy(struct flat *f);
 
 #endif

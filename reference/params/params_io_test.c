@@ -29,7 +29,7 @@ static bool rig_open(struct rig *r, const struct run_config *c)
   strcpy(r->dir, "/tmp/params_io_test.XXXXXX");
   if (!CHECK(mkdtemp(r->dir) != NULL)) return false;
   snprintf(r->path, sizeof r->path, "%s/weights.safetensors", r->dir);
-  if (!CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, &params_place_alone, 16, 1, 0, &r->flat))) return false;
+  if (!CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, &params_place_alone, 16, 1, false, 0, &r->flat))) return false;
   r->w = calloc((size_t)r->flat->count, sizeof *r->w);
   if (!CHECK(r->w != NULL)) return false;
   for (int i = 0; i < r->table->n; i++)

@@ -18,7 +18,7 @@ static enum dtype type_of(const struct canonical *c) { return run_state_type(&c-
 static enum err allocate(struct canonical *c)
 {
   struct trainer *t = c->t;
-  TRY(flat_create(t->table, &params_place_alone, 1, 1, 0, &c->flat));
+  TRY(flat_create(t->table, &params_place_alone, 1, 1, false, 0, &c->flat));
   const size_t bytes = (size_t)t->flat->count * dtype_bytes(type_of(c)), all = (size_t)c->flat->count * dtype_bytes(type_of(c));
   c->part = malloc(bytes);
   if (c->part == NULL) FAIL(ERR_MEMORY, "canonical tensors: %zu bytes for a host copy", bytes);

@@ -192,7 +192,7 @@ static enum err create_alone(struct trainer *t)
   TRY(mesh_create(run, comm_rank(t->world), comm_size(t->world), &t->mesh));
   TRY(params_place_of(run, t->mesh.pp_rank, t->mesh.tp_rank, &t->place));
   TRY(params_create(run, &t->table));
-  TRY(flat_create(t->table, &t->place, 256 / (int64_t)dtype_bytes(run_work_type(run)), run->dp, run->bucket, &t->flat));
+  TRY(flat_create(t->table, &t->place, 256 / (int64_t)dtype_bytes(run_work_type(run)), run_shards(run), run->zero >= 2, run->bucket, &t->flat));
   if (!run->batch_file[0]) TRY(corpus_open(run, &t->corpus));
   TRY(data_plan_create(run, t->corpus, &t->plan));
   TRY(create_micro(t));

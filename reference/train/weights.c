@@ -58,7 +58,7 @@ static enum err read_file(struct trainer *t)
   const enum dtype type = run_state_type(&t->run);
   struct flat *whole = NULL;
   char *host = NULL, *part = NULL;
-  TRY(flat_create(t->table, &params_place_alone, 1, 1, 0, &whole));
+  TRY(flat_create(t->table, &params_place_alone, 1, 1, false, 0, &whole));
   const size_t bytes = (size_t)whole->count * dtype_bytes(type), here = (size_t)t->flat->count * dtype_bytes(type);
   host = malloc(bytes);
   part = calloc(1, here);

@@ -13,9 +13,10 @@
 #include <math.h>
 
 static double round_up(double n, double to) { return ceil(n / to) * to; }
+/* So that each shard's part of a bucket begins on a line. */
 static int64_t align_of(const struct run_config *c)
 {
-  return PREDICT_ALIGN / (int64_t)dtype_bytes(run_work_type(c));
+  return PREDICT_ALIGN / (int64_t)dtype_bytes(run_work_type(c)) * run_shards(c);
 }
 static int64_t padded(const struct run_config *c, int64_t n)
 {
@@ -41,19 +42,13 @@ static struct partition stages_of(const struct run_config *c)
   return stages;
 }
 
-/* Rows of a rank, each padded; without the padding behind the last. */
-static double rows_padded(const struct run_config *c, const struct layout *at)
+double predict_flat(const struct run_config *c, const struct layout *at)
 {
   const struct partition stages = stages_of(c);
   double count = 0.0;
   struct shape s;
   for (int i = 0; shapes_part(c, &stages, at, i, &s); i++) count += (double)padded(c, s.rows * s.cols);
   return count;
-}
-
-double predict_flat(const struct run_config *c, const struct layout *at)
-{
-  return round_up(rows_padded(c, at), (double)c->dp);
 }
 
 /* --- gradient buckets ------------------------------------------------------------------- */
@@ -78,24 +73,28 @@ int64_t predict_buckets(const struct run_config *c, const struct layout *at, int
   const struct partition stages = stages_of(c);
   const int64_t bucket = c->bucket;
   const bool two = c->tied && c->pp > 1; /* stages have the tied matrix */
+  const int64_t each = run_shards(c) > 1 ? align_of(c) : 1;
+  int64_t layer = -1; /* of the parameter before */
   struct shape s;
-  f.padded = (int64_t)(predict_flat(c, at) - rows_padded(c, at)); /* up to a multiple of the replicas */
   for (int i = shapes_count(c) - 1; i >= 0 && shapes_part(c, &stages, at, i, &s); i--) {
     int64_t left = s.rows * s.cols;
     if (left == 0) continue;
-    if (f.open && ((bucket > 0 && f.taken + left > bucket) || (two && i == 0))) close_bucket(&f);
+    const bool full = bucket > 0 && f.taken + left > bucket, apart = (two && i == 0) || (c->zero >= 2 && s.layer != layer);
+    if (f.open && (full || apart)) close_bucket(&f);
+    layer = s.layer;
     f.open = true;
     f.padded += padded(c, left) - left; /* padding stands behind the parameter */
     while (bucket > 0 && left > bucket) {
-      left -= bucket;
-      f.padded += bucket;
+      const int64_t rest = (left - bucket) / each * each;
+      f.padded += left - rest;
+      left = rest;
       close_bucket(&f);
-      f.open = true; /* the rest of the same parameter */
+      f.open = left > 0; /* the rest of the same parameter */
     }
     f.padded += left;
     f.taken += left;
   }
-  close_bucket(&f);
+  if (f.open || f.n == 0) close_bucket(&f);
   return f.n;
 }
 

@@ -7,12 +7,13 @@
 
 enum { PREDICT_ALIGN = 256 }; /* bytes that each parameter's place in a flat buffer is padded to */
 
-/* Elements of a rank's flat buffer: every parameter that it has, each padded, the whole to a multiple of the
- * replicas; unused ones have a place too. */
+/* Elements of a rank's flat buffer: every parameter that it has, each padded to PREDICT_ALIGN times the shards of its
+ * state; unused ones have a place too. */
 double predict_flat(const struct run_config *c, const struct layout *at);
 /* Gradient buckets of one reduction, last parameter first: a parameter that does not fit in what is left of a
  * bucket starts the next, one that fits exactly is taken, a larger one is cut from its end into whole buckets.  A tied
- * matrix that two stages have fills buckets of its own.  counts (may be NULL) gets up to max of them, padding
+ * matrix that two stages have fills buckets of its own.  Where state is sharded the cuts of a larger one are moved down to
+ * whole lines of every shard; where gradients are, buckets end with blocks.  counts (may be NULL) gets up to max of them, padding
  * included; returns how many there are. */
 int64_t predict_buckets(const struct run_config *c, const struct layout *at, int64_t *counts, int64_t max);
 /* What predict() says of the worst rank, of the rank at `at`. */

@@ -73,6 +73,27 @@ static void buckets_are_filled_from_the_last_parameter(void)
   CHECK(predict_buckets(&c, &alone, NULL, 0) == 7 + (int64_t)shapes_elements(&c));
 }
 
+static void sharded_buckets_are_cut_where_every_shard_has_whole_lines(void)
+{
+  struct run_config c = made_config(2);
+  int64_t counts[64];
+  c.zero = 1; /* two shards: 128 elements each */
+  c.bucket = 144;
+  predict_buckets(&c, &alone, counts, 64);
+  const int64_t want[] = {128 * 4, 256, 128, 256};
+  for (int i = 0; i < 4; i++) CHECK(counts[i] == want[i]);
+  c.bucket = 100; /* 44 is moved down to 0, and the next parameter finds an empty bucket */
+  predict_buckets(&c, &alone, counts, 64);
+  CHECK(counts[1] == 256 && counts[2] == 128 && counts[3] == 256);
+  c.bucket = 15; /* 144 - 15 is moved down to 128 */
+  predict_buckets(&c, &alone, counts, 64);
+  CHECK(counts[0] == 256 && counts[1] == 256 && counts[2] == 128 && counts[3] == 128);
+  c.bucket = 0;
+  CHECK(predict_buckets(&c, &alone, counts, 64) == 1 && (double)counts[0] == predict_flat(&c, &alone));
+  c.zero = 2; /* before the blocks, each of them, behind them */
+  CHECK(predict_buckets(&c, &alone, counts, 64) == 2 + c.layers && counts[0] == 128 * 3);
+}
+
 static void sums_are_sent_on_a_ring(void)
 {
   struct run_config c = made_config(2);
@@ -167,6 +188,8 @@ int main(void)
     TEST(parameters_follow_the_papers_formula),
     TEST(flops_follow_the_papers_formula),
     TEST(buckets_are_filled_from_the_last_parameter),
+    TEST(sharded_buckets_are_cut_where_every_shard_has_whole_lines),
+    TEST(sharded_buckets_are_cut_where_every_shard_has_whole_lines),
     TEST(sums_are_sent_on_a_ring),
     TEST(memory_of_each_part_by_hand),
     TEST(memory_passes_within_the_formula_and_fails_beyond_it),

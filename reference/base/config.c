@@ -68,6 +68,7 @@ const struct opt run_options[] = {
   {"shard",            OPT_INT,  AT(shard),             "0",          "0..65536",                 "ranks",     "consecutive replicas that share, the groups of them being replicas of each other; 0: all"},
   {"reduce",           OPT_NAME, AT(reduce),            "fast",       "fast|ordered",             "",          "sums over ranks: the library's own, or in rank order"},
   {"reduce_each",      OPT_NAME, AT(reduce_each),       "auto",       "auto|step|microbatch",     "",          "when gradients are added over replicas; auto: each micro-batch with zero 2 and 3"},
+  {"reduce_type",      OPT_NAME, AT(reduce_type),       "auto",       "auto|float32|bf16",        "",          "of gradients while they are added over replicas; auto: as they are kept"},
   {"bucket",           OPT_INT,  AT(bucket),            "4194304",    "0..1099511627776",         "elements",  "of one gradient bucket; 0: one bucket"},
   {"overlap",          OPT_BOOL, AT(overlap),           "true",       "",                         "",          "reduce buckets while backward runs"},
   {"overlap_gather",   OPT_BOOL, AT(overlap_gather),    "true",       "",                         "",          "zero: gather updated weights while the next forward runs"},
@@ -214,6 +215,15 @@ static enum err finish_precision(const struct run_config *c)
     FAIL(ERR_CONFIG, "precision: tf32 is a mode of GPUs, but device is %s; valid: float64, float32, bf16", name_of("device", c, name));
   if ((enum dtype)c->weights_as < run_state_type(c))
     FAIL(ERR_CONFIG, "weights_as: float64 does not fit in precision %s; valid: float32, bf16", name_of("precision", c, name));
+  return ERR_OK;
+}
+
+/* Gradients in float64 are those of the truth: rounded on their way they would be no longer. */
+static enum err finish_reduce_type(const struct run_config *c)
+{
+  char name[CONFIG_NAME];
+  if (c->reduce_type != REDUCE_TYPE_AUTO && run_state_type(c) == DTYPE_F64)
+    FAIL(ERR_CONFIG, "reduce_type: %s with precision float64; valid: auto", name_of("reduce_type", c, name));
   return ERR_OK;
 }
 
@@ -380,6 +390,7 @@ enum err config_finish(struct run_config *c)
     FAIL(ERR_CONFIG, "name: '%s' is no file name; valid: not empty, no '/', no '.' in front", fresh.name);
   TRY(finish_model(&fresh));
   TRY(finish_precision(&fresh));
+  TRY(finish_reduce_type(&fresh));
   TRY(finish_transport(&fresh));
   TRY(finish_layout(&fresh));
   TRY(finish_training(&fresh));

@@ -24,6 +24,7 @@ enum lr_schedule { LR_CONSTANT, LR_COSINE };
 enum batch_policy { POLICY_PADDED, POLICY_CHUNKED };
 enum reduce_mode { REDUCE_FAST, REDUCE_ORDERED };
 enum reduce_each { REDUCE_AUTO, REDUCE_STEP, REDUCE_MICROBATCH }; /* a finished config has no auto */
+enum reduce_type { REDUCE_TYPE_AUTO, REDUCE_TYPE_F32, REDUCE_TYPE_BF16 };
 enum transport { TRANSPORT_NCCL, TRANSPORT_STAGED };
 enum dump { DUMP_NONE, DUMP_GRADIENTS, DUMP_ALL };
 enum device { DEVICE_CPU, DEVICE_LAZY, DEVICE_CUDA }; /* as enum dev_kind of the trainer */
@@ -67,7 +68,7 @@ struct run_config {
   int64_t order_seed;       /* 0: micro-batches in order; else a permutation of each replica's            */
   int64_t zero;             /* what replicas share: 0 nothing, 1 optimizer state, 2 and gradients, 3 and weights */
   int64_t shard;            /* ranks that share it, a divisor of the replicas; 0: all    */
-  int64_t reduce, reduce_each;
+  int64_t reduce, reduce_each, reduce_type;
   int64_t bucket;           /* elements of one gradient bucket; 0: one bucket        */
   bool overlap, overlap_gather, synchronous;
   bool overlap_p2p;         /* passes go on while a pipeline's messages travel       */
@@ -130,6 +131,12 @@ static inline enum dtype run_state_type(const struct run_config *c)
 static inline int64_t run_shards(const struct run_config *c)
 {
   return c->zero == 0 ? 1 : c->shard ? c->shard : c->dp * c->replicas;
+}
+
+/* Of gradients of weights on their way through a sum over replicas; rounded before it if not of run_state_type. */
+static inline enum dtype run_reduce_type(const struct run_config *c)
+{
+  return c->reduce_type == REDUCE_TYPE_BF16 ? DTYPE_BF16 : run_state_type(c);
 }
 
 static inline int64_t config_ranks(const struct run_config *c) { return c->dp * c->tp * c->pp; }

@@ -154,6 +154,8 @@ static void contradictions_name_the_nearest_valid_values(void)
     {"precision=bf16 weights_as=float64", "weights_as: float64 does not fit in precision bf16; valid: float32, bf16", ERR_CONFIG},
     {"precision=tf32", "precision: tf32 is a mode of GPUs, but device is cpu; valid: float64, float32, bf16", ERR_CONFIG},
     {"device=lazy precision=tf32", "precision: tf32 is a mode of GPUs, but device is lazy; valid: float64, float32, bf16", ERR_CONFIG},
+    {"precision=float64 reduce_type=bf16", "reduce_type: bf16 with precision float64; valid: auto", ERR_CONFIG},
+    {"precision=float64 reduce_type=float32", "reduce_type: float32 with precision float64; valid: auto", ERR_CONFIG},
     {"transport=staged", "transport: staged is a way between GPUs, but device is cpu; valid: nccl", ERR_CONFIG},
     {"device=lazy transport=staged", "but device is lazy", ERR_CONFIG},
     {"replicas=2 dp=2", "replicas: 2 emulates ranks in a serial run, but dp is 2; valid: 1", ERR_CONFIG},
@@ -208,7 +210,7 @@ static void agreeing_settings_finish(void)
   static const char *const good[] = {
     "dp=3 global_batch=9", "replicas=3 micro_batch=2", "heads=16", "sequence=5 documents_each=2", "reused=4",
     "precision=float64 weights_as=float64", "precision=float64", "precision=bf16 weights_as=bf16", "precision=bf16",
-    "precision=float64 weights_as=bf16", "device=cuda precision=tf32", "device=cuda transport=staged", "nccl_algo=ring nccl_proto=simple", "slow_percent=20 slow_rank=1 dp=2",
+    "precision=float64 weights_as=bf16", "reduce_type=bf16", "precision=bf16 reduce_type=float32 dp=2", "device=cuda precision=tf32", "device=cuda transport=staged", "nccl_algo=ring nccl_proto=simple", "slow_percent=20 slow_rank=1 dp=2",
     "tp=12", "pp=8 global_batch=1", "pp=3 stages=3,3,2", "pp=3 stages=auto", "stages=8", "tp=6 sequence_parallel=true", "schedule=interleaved pp=4 chunks=2", "tp_sums=3 replicas=2",
     "schedule=gpipe pp=3 reduce_each=microbatch", "schedule=zb-h1", "compute=sleep sleep_forward_ms=0.5 pp=4",
     "lr_schedule=cosine lr_warmup=5", "policy=chunked sequence=1", "fault=none", "steps=0", "bucket=0", "device=cuda",
@@ -227,15 +229,18 @@ static void precision_gives_the_types_of_work_and_state(void)
 {
   static const struct {
     const char *settings;
-    enum dtype work, state;
-  } types[] = {{"precision=float64", DTYPE_F64, DTYPE_F64},
-               {"precision=float32", DTYPE_F32, DTYPE_F32},
-               {"precision=tf32 device=cuda", DTYPE_F32, DTYPE_F32},
-               {"precision=bf16", DTYPE_BF16, DTYPE_F32}};
+    enum dtype work, state, reduce;
+  } types[] = {{"precision=float64", DTYPE_F64, DTYPE_F64, DTYPE_F64},
+               {"precision=float32", DTYPE_F32, DTYPE_F32, DTYPE_F32},
+               {"precision=float32 reduce_type=bf16", DTYPE_F32, DTYPE_F32, DTYPE_BF16},
+               {"precision=tf32 device=cuda", DTYPE_F32, DTYPE_F32, DTYPE_F32},
+               {"precision=bf16", DTYPE_BF16, DTYPE_F32, DTYPE_F32},
+               {"precision=bf16 reduce_type=float32", DTYPE_BF16, DTYPE_F32, DTYPE_F32},
+               {"precision=bf16 reduce_type=bf16", DTYPE_BF16, DTYPE_F32, DTYPE_BF16}};
   struct run_config c;
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
     CHECK_OK(finish(types[i].settings, &c));
-    CHECK(run_work_type(&c) == types[i].work && run_state_type(&c) == types[i].state);
+    CHECK(run_work_type(&c) == types[i].work && run_state_type(&c) == types[i].state && run_reduce_type(&c) == types[i].reduce);
   }
 }
 

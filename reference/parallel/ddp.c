@@ -15,6 +15,7 @@ struct ddp {
   struct dev_event *computed, *reduced;
   struct tensor gradients;         /* [1, flat->count] */
   struct tensor replica_sum, step_sum; /* of the same shape; at NULL where not needed */
+  struct tensor rounded;           /* [1, largest bucket], what a reduction adds; at NULL: the gradients themselves */
   int64_t bucket;                  /* as asked for, elements */
   int64_t microbatches, microbatch; /* of one replica in a step; reduced so far */
   int replicas, folded;
@@ -31,6 +32,18 @@ static enum err buffer(struct ddp *d, const char *owner, struct tensor *out)
   const size_t bytes = (size_t)d->flat->count * dtype_bytes(d->gradients.type);
   TRY(dev_alloc(dev_of(d->compute), bytes, DEV_GRADIENTS, owner, &at));
   *out = tensor_at(at, d->gradients.type, 1, d->flat->count);
+  return ERR_OK;
+}
+
+/* One bucket at a time is on its way: the stream's next waits for its last. */
+static enum err make_room_to_round(struct ddp *d, enum dtype type)
+{
+  void *at;
+  int64_t largest = 0;
+  for (int i = 0; i < d->flat->n_buckets; i++)
+    if (d->flat->buckets[i].count > largest) largest = d->flat->buckets[i].count;
+  TRY(dev_alloc(dev_of(d->compute), (size_t)largest * dtype_bytes(type), DEV_GRADIENTS, "rounded gradients", &at));
+  d->rounded = tensor_at(at, type, 1, largest);
   return ERR_OK;
 }
 
@@ -60,6 +73,9 @@ enum err ddp_create(const struct run_config *run, const struct param_table *tabl
   TRY_TO(fail, dev_event_create(dev_of(compute), &d->reduced));
   if (d->replicas > 1) TRY_TO(fail, buffer(d, "gradients of emulated replicas", &d->replica_sum));
   if (run->reduce_each == REDUCE_MICROBATCH) TRY_TO(fail, buffer(d, "gradients of the step", &d->step_sum));
+  enum dtype type = run_reduce_type(run);
+  if (fault_is(FAULT_Z_REDUCE_DTYPE_SILENTLY_LOW)) type = DTYPE_BF16;
+  if (type != d->gradients.type && run->dp * run->replicas > 1) TRY_TO(fail, make_room_to_round(d, type));
   if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT)) comm_delay(c, 300 * fault_strength / flat->n_buckets); /* late in all, however many */
   *out = d;
   return ERR_OK;
@@ -72,6 +88,7 @@ fail:
 void ddp_destroy(struct ddp *d)
 {
   if (d == NULL) return;
+  dev_free(dev_of(d->compute), d->rounded.at);
   dev_free(dev_of(d->compute), d->step_sum.at);
   dev_free(dev_of(d->compute), d->replica_sum.at);
   dev_event_destroy(d->reduced);
@@ -87,9 +104,12 @@ static enum err reduce(struct ddp *d, int64_t first, int64_t count)
 {
   struct dev_stream *s = comm_stream(d->comm);
   const struct tensor t = tensor_part(&d->gradients, 0, 1, first, count);
+  const struct tensor sent = d->rounded.at ? tensor_part(&d->rounded, 0, 1, 0, count) : t;
   TRY(dev_record(d->computed, d->compute));
   TRY(dev_wait(s, d->computed));
-  if (d->communicate) TRY(comm_allreduce(d->comm, &t, COMM_SUM));
+  if (d->rounded.at) TRY(op_copy(s, &sent, &t));
+  if (d->communicate) TRY(comm_allreduce(d->comm, &sent, COMM_SUM));
+  if (d->rounded.at) TRY(op_copy(s, &t, &sent));
   /* as when the collective wrote a poisoned buffer from its second element on */
   if (fault_is(FAULT_Z_UNINITIALISED_COMM_BUFFER)) TRY(dev_begin(s, t.at, dtype_bytes(t.type)));
   return ERR_OK;
@@ -180,11 +200,25 @@ static enum err add_part(struct ddp *d, const struct tensor *sum, int64_t i, int
   return ERR_OK;
 }
 
+/* The gradients as a reduction takes and gives them. */
+static enum err round_all(struct ddp *d)
+{
+  for (int64_t first = 0; d->rounded.at && first < d->gradients.cols; first += d->rounded.cols) {
+    const int64_t left = d->gradients.cols - first, count = left < d->rounded.cols ? left : d->rounded.cols;
+    const struct tensor t = tensor_part(&d->gradients, 0, 1, first, count), narrow = tensor_part(&d->rounded, 0, 1, 0, count);
+    TRY(op_copy(d->compute, &narrow, &t));
+    TRY(op_copy(d->compute, &t, &narrow));
+  }
+  return ERR_OK;
+}
+
 enum err ddp_fold(struct ddp *d, int r)
 {
   if (d->replicas == 1) return ERR_OK;
   if (r != d->folded) FAIL(ERR_ARG, "replica %d folded; %d is next of %d", r, d->folded, d->replicas);
+  TRY(round_all(d));
   TRY(add_part(d, &d->replica_sum, r, d->replicas));
+  if (r == d->replicas - 1) TRY(round_all(d));
   d->folded = (r + 1) % d->replicas;
   return ERR_OK;
 }

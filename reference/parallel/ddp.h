@@ -16,6 +16,8 @@
  * rank-ordered reduction: step ((g0 + g1) + g2) of gradients accumulated over micro-batches,
  * microbatch ((s0 + s1) + s2) of such sums of each micro-batch.  The backward that a fold or
  * a finish directly follows is a `last` one of model_backward: it alone calls ddp_ready.
+ * Where run_reduce_type is not that of the gradients, each bucket is rounded to it on the comm's stream before its
+ * reduction and widened after it; an emulated replica's gradients are rounded before they are added, and their sum.
  * communicate: false leaves out the reductions and nothing else.
  */
 #ifndef PARALLEL_DDP_H
@@ -26,7 +28,7 @@
 struct ddp;
 /* All ranks of c.  `gradients`: the flat buffer of run_state_type that backward adds to, and
  * where the reduced ones end.  Owns one more such buffer each (DEV_GRADIENTS) with replicas
- * above 1 and with reduce_each microbatch. */
+ * above 1 and with reduce_each microbatch, and room for the largest bucket where gradients are rounded. */
 enum err ddp_create(const struct run_config *run, const struct param_table *table, const struct flat *flat, struct comm *c,
                     struct dev_stream *compute, void *gradients, struct ddp **out);
 void ddp_destroy(struct ddp *d);

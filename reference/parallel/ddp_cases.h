@@ -3,6 +3,7 @@
  * Backward is played: row by row from the last, each micro-batch adds known values to the
  * row's gradient on the compute stream and says that the row is ready.
  */
+#include "base/bf16.h"
 #include "base/fault.h"
 #include "base/rng.h"
 #include "comm/comm_testing.h"
@@ -162,19 +163,23 @@ static void step(struct play *p)
 
 static double add(double a, double b, enum dtype type) { return type == DTYPE_F32 ? (double)((float)a + (float)b) : a + b; }
 
-/* Element i of the step's gradient over n replicas, in the order that ddp.h promises. */
-static double expected(int n, int64_t i, enum dtype type, bool each_microbatch)
+static double rounded(double x, bool to_bf16) { return to_bf16 ? (double)bf16_widen(bf16_round((float)x)) : x; }
+
+/* Element i of the step's gradient over n replicas, in the order that ddp.h promises: what each brings to a
+ * reduction is rounded, and what comes out of it. */
+static double expected(int n, int64_t i, enum dtype type, bool each_microbatch, bool to_bf16)
 {
   double sum = 0;
   for (int outer = 0; outer < (each_microbatch ? M : n); outer++) {
     double inner = 0;
     for (int k = 0; k < (each_microbatch ? n : M); k++) {
-      const double x = each_microbatch ? part(k, outer, i, type) : part(outer, k, i, type);
+      const double x = each_microbatch ? rounded(part(k, outer, i, type), to_bf16) : part(outer, k, i, type);
       inner = k == 0 ? x : add(inner, x, type);
     }
+    inner = rounded(inner, to_bf16);
     sum = outer == 0 ? inner : add(sum, inner, type);
   }
-  return sum;
+  return each_microbatch ? sum : rounded(sum, to_bf16);
 }
 
 /* Rows whose gradient differs from what is expected over n replicas; a bit each. */
@@ -183,7 +188,8 @@ static uint64_t wrong_rows(const struct play *p, int n, double bound)
   uint64_t wrong = 0;
   for (int row = 0; row < p->table->n; row++)
     for (int64_t i = p->flat->offset[row]; takes_part(p, row) && i < p->flat->offset[row] + p->flat->length[row]; i++) {
-      const double want = expected(n, i, p->out.type, p->run.reduce_each == REDUCE_MICROBATCH), got = get(&p->out, i);
+      const bool to_bf16 = run_reduce_type(&p->run) == DTYPE_BF16 && n > 1;
+      const double want = expected(n, i, p->out.type, p->run.reduce_each == REDUCE_MICROBATCH, to_bf16), got = get(&p->out, i);
       if (!(fabs(got - want) <= bound)) wrong |= 1ull << row;
     }
   return wrong;
@@ -193,10 +199,11 @@ static uint64_t wrong_rows(const struct play *p, int n, double bound)
 static void any_bucket_size_gives_the_bits_of_the_serial_sum(void)
 {
   static const char *const ways[] = {"reduce_each=step overlap=true precision=float32", "reduce_each=step overlap=false precision=float64",
-                                     "reduce_each=microbatch overlap=true precision=float32"};
+                                     "reduce_each=microbatch overlap=true precision=float32", "reduce_type=bf16",
+                                     "reduce_each=microbatch reduce_type=bf16 precision=bf16"};
   static const int64_t lengths[] = {44, 28, 4, 48, 12, 16, 64}; /* of tiny's rows as set above */
-  for (int w = 0; w < 3; w++)
-    for (int b = -1; b < 21; b += mirror_cuda() ? 5 : 1) {
+  for (int w = 0; w < 5; w++)
+    for (int b = -1; b < 21; b += mirror_cuda() ? 5 : w < 3 ? 1 : 4) {
       char more[128];
       struct play p;
       snprintf(more, sizeof more, "%s bucket=%d", ways[w], b < 0 ? 0 : (int)lengths[b / 3] + b % 3 - 1);
@@ -211,8 +218,9 @@ static void any_bucket_size_gives_the_bits_of_the_serial_sum(void)
 static void emulated_replicas_give_the_bits_of_ranks(void)
 {
   static const char *const ways[] = {"reduce_each=step", "reduce_each=microbatch", "reduce_each=step overlap=false precision=float64",
-                                     "reduce_each=microbatch bucket=20"};
-  for (int w = 0; w < 4; w++)
+                                     "reduce_each=microbatch bucket=20", "reduce_type=bf16 bucket=50",
+                                     "reduce_each=microbatch reduce_type=bf16"};
+  for (int w = 0; w < 6; w++)
     for (int replicas = 2; replicas <= 4; replicas++) {
       struct play p;
       open_play(&p, replicas % 2 ? DEV_LAZY : DEV_CPU, replicas, ways[w]);
@@ -295,6 +303,29 @@ static void buckets_are_reduced_once_each_in_one_order(void)
   }
 }
 
+/* float32 is what is asked for: in type and bytes on the way, and in bits. */
+static void a_type_that_was_not_asked_for_is_seen(void)
+{
+  static const struct { const char *more, *fault; enum dtype type; } ways[] = {
+    {"precision=bf16 reduce_type=bf16", "", DTYPE_BF16}, {"precision=bf16 reduce_type=float32", "", DTYPE_F32},
+    {"precision=bf16", "", DTYPE_F32}, {"reduce_type=float32", "z-reduce-dtype-silently-low", DTYPE_BF16}};
+  const bool alone = comm_size(world) == 1; /* nothing is on its way, nothing rounded */
+  for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+    int64_t n;
+    struct play p;
+    CHECK_OK(fault_plant(ways[w].fault, 1, 0));
+    open_play(&p, DEV_CPU, 1, ways[w].more);
+    comm_trace_restart(world);
+    step(&p);
+    CHECK_OK(mirror_sync(p.d));
+    const struct comm_call *calls = comm_trace(world, &n);
+    for (int64_t i = 0; i < n; i++) CHECK(calls[i].type == (alone ? DTYPE_F32 : ways[w].type));
+    CHECK((wrong_rows(&p, comm_size(world), 0) != 0) == (ways[w].fault[0] != '\0' && !alone));
+    close_play(&p);
+    CHECK_OK(fault_plant("", 1, 0));
+  }
+}
+
 static void without_communication_gradients_stay_ones_own(void)
 {
   struct play p;
@@ -340,7 +371,7 @@ static void creation_survives_each_failed_allocation(void)
   struct play p;
   struct ddp *other = NULL;
   struct dev_usage before, after;
-  open_play(&p, DEV_CPU, 3, "reduce_each=microbatch");
+  open_play(&p, DEV_CPU, 3, "reduce_each=microbatch reduce_type=bf16 bucket=50");
   dev_usage(p.d, &before);
   enum err e = ERR_MEMORY;
   int failures = 0;
@@ -355,7 +386,9 @@ static void creation_survives_each_failed_allocation(void)
   }
   CHECK_OK(e);
   CHECK(failures >= 4);
-  CHECK(after.now[DEV_GRADIENTS] - before.now[DEV_GRADIENTS] == 2 * (size_t)p.flat->count * dtype_bytes(p.out.type));
+  int64_t largest = 0;
+  for (int i = 0; i < p.flat->n_buckets; i++) largest = p.flat->buckets[i].count > largest ? p.flat->buckets[i].count : largest;
+  CHECK(after.now[DEV_GRADIENTS] - before.now[DEV_GRADIENTS] == 2 * (size_t)p.flat->count * dtype_bytes(p.out.type) + (size_t)(2 * largest));
   ddp_destroy(other);
   ddp_destroy(NULL);
   close_play(&p);
@@ -459,6 +492,7 @@ int main(void)
     TEST(overlap_queues_each_bucket_before_backward_ends),
     TEST(a_stage_reduces_what_it_holds),
     TEST(buckets_are_reduced_once_each_in_one_order),
+    TEST(a_type_that_was_not_asked_for_is_seen),
     TEST(without_communication_gradients_stay_ones_own),
     TEST(misuse_is_refused),
     TEST(creation_survives_each_failed_allocation),

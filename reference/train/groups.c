@@ -73,7 +73,7 @@ static enum err create_replicas(struct trainer *t, int *ranks)
   const bool apart = !t->run.communicate;
   ranks[0] = comm_rank(t->world);
   int n = apart ? 1 : mesh_group(&t->mesh, MESH_DP, ranks);
-  TRY(create(t, "dp", t->transfer, ranks, n, (size_t)largest_bucket(t) * dtype_bytes(run_state_type(&t->run)), &t->groups.dp));
+  TRY(create(t, "dp", t->transfer, ranks, n, (size_t)largest_bucket(t) * dtype_bytes(run_reduce_type(&t->run)), &t->groups.dp));
   n = mesh_group(&t->mesh, apart ? MESH_PP : MESH_PP | MESH_DP, ranks);
   TRY(create(t, "sums", t->scalar, ranks, n, 2 * sizeof(double), &t->groups.sums));
   return ERR_OK;

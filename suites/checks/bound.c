@@ -3,6 +3,13 @@
 
 #include <math.h>
 
+enum precision bound_precision(const struct run_config *c, enum bound_kind kind, int64_t step)
+{
+  const bool rounded = c->reduce_type == REDUCE_TYPE_BF16 && c->dp * c->replicas > 1;
+  const bool seen = kind == BOUND_GRADIENT || kind == BOUND_NORM || (kind == BOUND_LOSS && step > 0);
+  return rounded && seen ? PRECISION_BF16 : (enum precision)c->precision;
+}
+
 double bound_unit(enum precision precision)
 {
   switch (precision) {

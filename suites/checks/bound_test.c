@@ -42,6 +42,21 @@ static void narrow_precisions_have_ceilings_of_their_own(void)
       CHECK(bound_ceiling((enum bound_kind)kind, (enum precision)p, 0) <= bound_ceiling((enum bound_kind)kind, (enum precision)(p + 1), 0));
 }
 
+/* Gradients that were rounded on their way are held to what that rounding does; what does not know of it is not. */
+static void rounding_between_replicas_widens_what_it_reaches(void)
+{
+  struct run_config c = {.precision = PRECISION_F32, .dp = 2, .replicas = 1, .reduce_type = REDUCE_TYPE_BF16};
+  CHECK(bound_precision(&c, BOUND_GRADIENT, 0) == PRECISION_BF16 && bound_precision(&c, BOUND_NORM, 0) == PRECISION_BF16);
+  CHECK(bound_precision(&c, BOUND_LOSS, 0) == PRECISION_F32 && bound_precision(&c, BOUND_LOSS, 1) == PRECISION_BF16);
+  CHECK(bound_precision(&c, BOUND_NORM_OWN, 1) == PRECISION_F32 && bound_precision(&c, BOUND_UPDATE, 1) == PRECISION_F32);
+  c.dp = 1;
+  CHECK(bound_precision(&c, BOUND_GRADIENT, 1) == PRECISION_F32);
+  c.replicas = 2;
+  CHECK(bound_precision(&c, BOUND_GRADIENT, 1) == PRECISION_BF16);
+  c.reduce_type = REDUCE_TYPE_F32;
+  CHECK(bound_precision(&c, BOUND_GRADIENT, 1) == PRECISION_F32);
+}
+
 /* A floor must leave room below the ceiling, or nothing could be decided. */
 static void floors_are_below_their_ceilings(void)
 {
@@ -88,6 +103,7 @@ int main(void)
     TEST(units_are_those_of_the_types),
     TEST(ceilings_are_the_tables),
     TEST(narrow_precisions_have_ceilings_of_their_own),
+    TEST(rounding_between_replicas_widens_what_it_reaches),
     TEST(floors_are_below_their_ceilings),
     TEST(not_finite_never_agrees),
     TEST(the_worst_is_the_largest_share_of_its_bound),

@@ -40,6 +40,7 @@ static struct run_config serial(const struct run_config *c)
   s.order_seed = 0;
   s.reduce = defaults.reduce;
   s.reduce_each = defaults.reduce_each;
+  s.reduce_type = defaults.reduce_type;
   s.bucket = defaults.bucket;
   s.overlap = defaults.overlap;
   s.overlap_p2p = defaults.overlap_p2p;
@@ -77,8 +78,10 @@ int companions_noise(const struct run_config *c, struct companion *out, int max)
     snprintf(role, sizeof role, "noise%d", i);
     struct run_config s = serial(c);
     s.order_seed = i + 1;
-    if (i % 2 == 1 && c->dp > 1 && (c->tp == 1 || i % 4 == 1)) s.replicas = c->dp;
-    else if (i % 2 == 1) s.tp_sums = c->tp;
+    if (i % 2 == 1 && c->dp > 1 && (c->tp == 1 || i % 4 == 1)) {
+      s.replicas = c->dp;
+      s.reduce_type = c->reduce_type;
+    } else if (i % 2 == 1) s.tp_sums = c->tp;
     take(out, &n, max, role, &s);
   }
   return n;
@@ -146,6 +149,7 @@ int companions_twin(const struct run_config *c, struct companion *out, int max)
     s.reduce = c->reduce;
   }
   s.reduce_each = c->reduce_each;
+  if (c->dp > 1) s.reduce_type = c->reduce_type;
   s.threads = c->threads;
   s.dump = c->dump;
   take(out, &n, max, "twin", &s);

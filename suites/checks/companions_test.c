@@ -46,6 +46,7 @@ static void layouts_buckets_and_faults_share_one_truth(void)
   b.overlap_p2p = false;
   b.reduce = REDUCE_ORDERED;
   b.reduce_each = REDUCE_MICROBATCH;
+  b.reduce_type = REDUCE_TYPE_BF16;
   b.synchronous = true;
   b.transport = TRANSPORT_STAGED;
   b.nccl_algo = b.nccl_proto = 1;
@@ -132,7 +133,9 @@ static void a_rerun_repeats_everything_and_the_others_change_one_thing(void)
   a.pp = 1;
   CHECK(companions_twin(&a, out, 1) == 0); /* the library's sums have no twin */
   a.reduce = REDUCE_ORDERED;
+  a.reduce_type = REDUCE_TYPE_BF16;
   CHECK(companions_twin(&a, out, 1) == 1);
+  CHECK(out[0].config.reduce_type == REDUCE_TYPE_BF16); /* each accumulator is rounded as a replica's gradients are */
   CHECK(out[0].config.dp == 1 && out[0].config.replicas == 2 && out[0].config.precision == PRECISION_F32 &&
         out[0].config.fault[0] == '\0');
 }
@@ -155,6 +158,21 @@ static void products_are_split_as_tensor_ranks_split_them(void)
   CHECK(companions_curve(&a, out, JUDGE_COMPANIONS_MAX) == 1 + COMPANIONS_CURVE);
   CHECK(out[0].config.tp_sums == 1 && out[1].config.tp_sums == 1 && out[2].config.tp_sums == 3 &&
         out[3].config.tp_sums == 1);
+}
+
+/* Rounded on their way between replicas: only runs that emulate replicas can show that noise. */
+static void noise_rounds_where_it_has_replicas(void)
+{
+  struct run_config a = a_case();
+  struct companion out[JUDGE_COMPANIONS_MAX];
+  a.reduce_type = REDUCE_TYPE_BF16;
+  const int n = companions_noise(&a, out, JUDGE_COMPANIONS_MAX);
+  int rounded = 0;
+  for (int i = 0; i < n; i++) {
+    rounded += out[i].config.reduce_type == REDUCE_TYPE_BF16;
+    CHECK((out[i].config.reduce_type == REDUCE_TYPE_BF16) == (out[i].config.replicas == 2));
+  }
+  CHECK(rounded == 4);
 }
 
 static void a_pipeline_has_its_twin_without_cuts(void)
@@ -188,6 +206,7 @@ int main(void)
     TEST(what_is_learned_has_its_own_truth),
     TEST(eight_legal_runs_all_differ_and_half_split_sums_as_the_layout_does),
     TEST(products_are_split_as_tensor_ranks_split_them),
+    TEST(noise_rounds_where_it_has_replicas),
     TEST(a_pipeline_has_its_twin_without_cuts),
     TEST(a_rerun_repeats_everything_and_the_others_change_one_thing),
   };

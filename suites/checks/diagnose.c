@@ -185,6 +185,15 @@ static int64_t reductions(const struct signs *s)
   return n;
 }
 
+/* As many reductions of gradients as planned, of the elements that were planned, in another type. */
+static bool reduced_in_another_type(const struct signs *s)
+{
+  const struct verdict *trace = signs_failed(s, "trace");
+  const enum dtype type = run_reduce_type(&s->run->config);
+  if (trace == NULL || strstr(trace->worst, "group dp") == NULL || type == DTYPE_BF16) return false;
+  return strstr(trace->sentence, " dp transfer bfloat16 ") != NULL;
+}
+
 /* Reductions are missing, and every parameter that is off has exactly as many elements as a bucket. */
 static bool exact_fits_are_off(const struct signs *s)
 {
@@ -281,6 +290,7 @@ static const struct {
   {FAULT_TP_MISSING_BWD_ALLREDUCE_AT_BOUNDARY, cuts_boundary_sum_is_missing},
   {FAULT_TP_NONCONTIGUOUS_INPLACE_ALLREDUCE, cuts_boundary_sum_is_lost},
   {FAULT_CLIP_TP_DUPLICATE_UNDER_OR_OVER_COUNT, cuts_norm_counts_otherwise},
+  {FAULT_Z_REDUCE_DTYPE_SILENTLY_LOW, reduced_in_another_type},
   {FAULT_GR_BUCKET_EXACT_FIT_SKIPPED, exact_fits_are_off},
   {FAULT_GR_TIED_PARAM_ONE_SLOT, signs_only_tied_is_off},
   {FAULT_GR_STALE_GRAD_AFTER_WRITE, leftover_of_step_before},

@@ -132,5 +132,5 @@ bool cuts_norm_counts_otherwise(const struct signs *s)
   const double got = evidence_value(s->run, "step", 0, 0, -1, "got.norm"),
                want = evidence_value(s->truth, "step", -1, 0, -1, "got.norm");
   return signs_count_off(s, &s->first) == 0 &&
-         !signs_near(got, want, bound_no_rounding(BOUND_NORM, (enum precision)s->run->config.precision));
+         !signs_near(got, want, bound_no_rounding(BOUND_NORM, bound_precision(&s->run->config, BOUND_NORM, 0)));
 }

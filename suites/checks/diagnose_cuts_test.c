@@ -96,6 +96,25 @@ static void a_missing_sum_is_told_from_a_lost_one_by_the_list_of_calls(void)
   }
 }
 
+/* Of the dp group's calls one is in bf16, with the bytes of that. */
+static void a_reduction_in_bf16_that_nobody_asked_for(void)
+{
+  struct run_config c = cut(2, 1, 1);
+  setup(&c);
+  for (int rank = 0; rank < 2; rank++) {
+    json_t *calls = json_object_get(made_at(&w.b.run, "trace", rank, 0, -1), "got.calls");
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+      char text[128], *type;
+      snprintf(text, sizeof text, "%s", json_string_value(json_array_get(calls, i)));
+      if ((type = strstr(text, " dp transfer float32 ")) == NULL) continue;
+      memmove(type + 13, "bfloat16 0 0 -1", 16);
+      json_array_set_new(calls, i, json_string(text));
+    }
+  }
+  CHECK(whole_named(&w, FAULT_Z_REDUCE_DTYPE_SILENTLY_LOW));
+  teardown();
+}
+
 static void one_norm_on_shards_is_a_sum_that_was_not_made(void)
 {
   struct run_config c = cut(1, 2, 1);
@@ -210,6 +229,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(clean_runs_have_no_diagnosis),
     TEST(a_missing_sum_is_told_from_a_lost_one_by_the_list_of_calls),
+    TEST(a_reduction_in_bf16_that_nobody_asked_for),
     TEST(one_norm_on_shards_is_a_sum_that_was_not_made),
     TEST(wrong_losses_before_any_update_tell_which_cut),
     TEST(the_tied_matrix_alone_tells_whether_stages_or_uses),

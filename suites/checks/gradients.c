@@ -45,7 +45,7 @@ static void see_row(struct row_worst *w, const struct gap *row, double bound, in
 
 static void see(struct tally *t, const struct run_data *run, const struct gap *row, double q, int64_t step)
 {
-  const enum precision precision = (enum precision)run->config.precision;
+  const enum precision precision = bound_precision(&run->config, BOUND_GRADIENT, step);
   const double bound = bound_measured(floor_of(row, precision), q), ceiling = bound_ceiling(BOUND_GRADIENT, precision, step);
   const double before = t->worst.excess;
   const bool ok = worst_see(&t->worst, row->error, bound, "%s at step %lld", row->name, (long long)step);
@@ -83,7 +83,7 @@ static enum err judge_step(const struct run_data *run, const struct run_data *tr
       q = isnan(q) ? q : fmax(q, drawn[i].rows[p].error);
     }
     see(t, run, &mine.rows[p], q, step);
-    const double floor = floor_of(&mine.rows[p], (enum precision)run->config.precision);
+    const double floor = floor_of(&mine.rows[p], bound_precision(&run->config, BOUND_GRADIENT, step));
     see_row(&t->rows[p], &mine.rows[p], bound_measured(floor, q), step);
   }
 free_drawn:

@@ -29,7 +29,7 @@ struct trial {
 static void against_truth(struct trial *t, const char *kind, int64_t rank, int64_t step, int64_t m, const char *key, const char *what,
                           struct verdict *out)
 {
-  const enum precision precision = (enum precision)t->run->config.precision;
+  const enum precision precision = bound_precision(&t->run->config, BOUND_LOSS, step);
   const double truth = evidence_value(t->truth, kind, -1, step, m, key);
   double q = 0.0;
   for (int i = 0; i < COMPANIONS_NOISE; i++) {

@@ -52,7 +52,7 @@ void norm_judge(const struct run_data *run, const struct companion *wanted, cons
   verdict_start(out, "norm", "O5");
   const struct run_data *truth, *noise[COMPANIONS_NOISE];
   if (!companions_have_noise(wanted, companions, n, &truth, noise, out)) return;
-  const enum precision precision = (enum precision)run->config.precision;
+  const enum precision precision = bound_precision(&run->config, BOUND_NORM, 0), own_precision = (enum precision)run->config.precision;
   const int64_t steps = evidence_steps(run);
   const double floor = bound_floor(BOUND_NORM, precision, (double)evidence_microbatches(&run->config));
   struct worst w;
@@ -73,7 +73,7 @@ void norm_judge(const struct run_data *run, const struct companion *wanted, cons
     for (int rank = 0; rank < evidence_ranks(run); rank++) {
       const double got = evidence_value(run, "step", rank, step, -1, "got.norm");
       worst_see(&w, bound_relative(got, want), bound, "norm of rank %d at step %lld beside the truth's", rank, (long long)step);
-      worst_see(&w, bound_relative(got, own), bound_ceiling(BOUND_NORM_OWN, precision, step),
+      worst_see(&w, bound_relative(got, own), bound_ceiling(BOUND_NORM_OWN, own_precision, step),
                 "norm of rank %d at step %lld beside its own gradients'", rank, (long long)step);
     }
     verdict_detail(out, "norm", step, bound_relative(evidence_value(run, "step", 0, step, -1, "got.norm"), want), bound);

@@ -25,6 +25,7 @@ static int64_t padded(const struct run_config *c, int64_t n)
 /* Of an element: weights and activations; statistics, gradients of weights and what updates keep. */
 static double work_bytes(const struct run_config *c) { return (double)dtype_bytes(run_work_type(c)); }
 static double state_bytes(const struct run_config *c) { return (double)dtype_bytes(run_state_type(c)); }
+static double reduce_bytes(const struct run_config *c) { return (double)dtype_bytes(run_reduce_type(c)); } /* of gradients on their way */
 
 /* 12 C^2 + 13 C a block, (V + P) C embeddings, 2 C final norm, V C more for a head of its own. */
 static double parameters(const struct run_config *c)
@@ -179,14 +180,6 @@ static double embedding_part(const struct run_config *c, const struct layout *at
   return shapes_part(c, &stages, at, 0, &s) && !s.frozen ? (double)(s.rows * s.cols) : 0.0;
 }
 
-/* One flat buffer; the head's use of a tied matrix beside it, in the first stage; one more where sums are kept apart. */
-static double gradients(const struct run_config *c, const struct layout *at)
-{
-  const double more = (c->replicas > 1) + (c->reduce_each == REDUCE_MICROBATCH);
-  const double other_use = c->tied && layout_is_first(at) ? embedding_part(c, at) : 0.0;
-  return (predict_flat(c, at) * (1.0 + more) + other_use) * state_bytes(c);
-}
-
 static double largest_bucket(const struct run_config *c, const struct layout *at)
 {
   int64_t counts[4096];
@@ -194,6 +187,16 @@ static double largest_bucket(const struct run_config *c, const struct layout *at
   double most = 0.0;
   for (int64_t i = 0; i < n && i < 4096; i++) most = fmax(most, (double)counts[i]);
   return most;
+}
+
+/* One flat buffer; the head's use of a tied matrix beside it, in the first stage; one more where sums are kept apart; a
+ * bucket where gradients are rounded before they are added. */
+static double gradients(const struct run_config *c, const struct layout *at)
+{
+  const double more = (c->replicas > 1) + (c->reduce_each == REDUCE_MICROBATCH);
+  const double other_use = c->tied && layout_is_first(at) ? embedding_part(c, at) : 0.0;
+  const bool rounds = run_reduce_type(c) != run_state_type(c) && c->dp * c->replicas > 1;
+  return (predict_flat(c, at) * (1.0 + more) + other_use) * state_bytes(c) + (rounds ? largest_bucket(c, at) * reduce_bytes(c) : 0.0);
 }
 
 /* Two blocks of scratch as large as the largest collective; none for a group of one. */
@@ -206,7 +209,7 @@ static double communication(const struct run_config *c, const struct layout *at)
 {
   const double N = (double)(c->micro_batch * c->sequence), C = (double)c->hidden;
   const double norms = c->sequence_parallel ? 2.0 * C * state_bytes(c) : 0.0; /* gain's and bias's gradients at once */
-  return scratch(largest_bucket(c, at) * state_bytes(c), c->dp) + scratch(16.0, c->dp * c->pp) +
+  return scratch(largest_bucket(c, at) * reduce_bytes(c), c->dp) + scratch(16.0, c->dp * c->pp) +
          scratch(fmax(fmax(N * C * work_bytes(c), 16.0 * N), norms), c->tp) +
          scratch(8.0 * shapes_count(c), c->tp * c->pp);
 }
@@ -252,7 +255,7 @@ static void replica_traffic(const struct run_config *c, const struct layout *at,
 {
   const double d = (double)c->dp, times = c->reduce_each == REDUCE_MICROBATCH ? (double)layout_each(c) : 1.0;
   if (c->dp == 1) return;
-  out->allreduce_bytes = 2.0 * (d - 1.0) / d * predict_flat(c, at) * state_bytes(c) * times;
+  out->allreduce_bytes = 2.0 * (d - 1.0) / d * predict_flat(c, at) * reduce_bytes(c) * times;
   out->allreduce_calls = (double)predict_buckets(c, at, NULL, 0) * times;
 }
 

@@ -101,6 +101,8 @@ static void sums_are_sent_on_a_ring(void)
   CHECK(of(&c).allreduce_calls == (double)predict_buckets(&c, &alone, NULL, 0));
   c.reduce_each = REDUCE_MICROBATCH; /* three micro-batches a rank */
   CHECK(of(&c).allreduce_bytes == 3.0 * predict_flat(&c, &alone) * 4.0);
+  c.reduce_type = REDUCE_TYPE_BF16;
+  CHECK(of(&c).allreduce_bytes == 3.0 * predict_flat(&c, &alone) * 2.0);
   c.dp = 1;
   CHECK(of(&c).allreduce_bytes == 0.0 && of(&c).allreduce_calls == 0.0 && of(&c).communication_bytes == 0.0);
 }
@@ -115,6 +117,15 @@ static void memory_of_each_part_by_hand(void)
   CHECK(of(&c).optimizer_bytes == 8.0 * flat);
   /* 6 channels, 2 heads, vocabulary 11: the last block's backward, not the head's, is the peak */
   CHECK(of(&c).activations_bytes == N * 4.0 * ((16.0 * 6.0 + 4.0 + 2.0) + 6.0 + 30.0));
+  c.dp = 2; /* one bucket on its way in bf16; scratch of its size, twice */
+  const double before = of(&c).gradients_bytes;
+  int64_t counts[64];
+  double whole = 0.0;
+  for (int64_t i = 0; i < predict_buckets(&c, &alone, counts, 64); i++) whole = fmax(whole, (double)counts[i]);
+  c.reduce_type = REDUCE_TYPE_BF16;
+  CHECK(of(&c).gradients_bytes == before + 2.0 * whole && of(&c).communication_bytes == 2.0 * 256.0 * ceil(2.0 * whole / 256.0) + 2.0 * 256.0);
+  c.dp = 1;
+  CHECK(of(&c).gradients_bytes == 4.0 * (flat + tied));
   c.vocab = 1000;
   CHECK(of(&c).activations_bytes == N * 4.0 * ((16.0 * 6.0 + 4.0 + 2.0) + 6.0 + (6.0 + 3.0 + 1000.0) + 6.0));
   /* bf16: means, deviations and log-sums stay float32, as do gradients, moments and the master copy */

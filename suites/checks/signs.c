@@ -20,7 +20,7 @@ bool signs_near(double a, double b, double relative)
 
 bool signs_is_off(const struct signs *s, const struct gap *row)
 {
-  return !row->zero && !(row->error <= bound_no_rounding(BOUND_GRADIENT, (enum precision)s->run->config.precision));
+  return !row->zero && !(row->error <= bound_no_rounding(BOUND_GRADIENT, bound_precision(&s->run->config, BOUND_GRADIENT, 0)));
 }
 
 int signs_count_off(const struct signs *s, const struct gaps *g)

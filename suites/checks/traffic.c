@@ -166,7 +166,7 @@ static enum err buckets(struct walk *w)
   if (counts == NULL) FAIL(ERR_MEMORY, "plan of %lld buckets", (long long)n);
   predict_buckets(w->c, w->at, counts, n);
   for (int64_t fold = 0; fold < w->folds; fold++)
-    for (int64_t i = 0; i < n; i++) say(w, "allreduce", state(w), counts[i]);
+    for (int64_t i = 0; i < n; i++) say(w, "allreduce", run_reduce_type(w->c), counts[i]);
   free(counts);
   return ERR_OK;
 }

@@ -197,6 +197,13 @@ static void types_are_those_of_work_and_of_state(void)
     CHECK(t.n > 0);
     traffic_free(&t);
   }
+  c.reduce_type = REDUCE_TYPE_BF16; /* between replicas alone */
+  struct traffic t = of(&c, (struct layout){0}, TRAFFIC_DP);
+  for (int k = 0; k < t.n; k++) CHECK(t.calls[k].type == DTYPE_BF16);
+  traffic_free(&t);
+  t = of(&c, (struct layout){0}, TRAFFIC_TIED);
+  for (int k = 0; k < t.n; k++) CHECK(t.calls[k].type == DTYPE_F32);
+  traffic_free(&t);
 }
 
 int main(void)

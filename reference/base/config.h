@@ -38,6 +38,7 @@ enum mesh_order {
   MESH_ORDER_PP_DP_TP
 };
 enum compute { COMPUTE_REAL, COMPUTE_SLEEP };
+enum delay { DELAY_NONE, DELAY_COLLECTIVES, DELAY_COPIES, DELAY_UPDATE, DELAY_ALL };
 
 enum { CONFIG_NAME = 128, CONFIG_PATH = 1024 };
 
@@ -89,6 +90,9 @@ struct run_config {
   double slow_percent;      /* planted: this rank's compute takes longer */
   int64_t slow_rank;
   double slow_data_ms;      /* planted: every rank waits this long for each step's batches */
+  int64_t delay;            /* planted: what begins late by a seeded time; no bit may change */
+  double delay_ms;          /* at most                                              */
+  int64_t delay_seed;
   int64_t compute;          /* sleep: passes are timed waits, everything else is real */
   double sleep_forward_ms, sleep_input_ms, sleep_weight_ms; /* a layer: forward, backward for inputs, for weights */
   double sleep_head_ms;     /* more in the last virtual stage: its forward, and each part of its backward */

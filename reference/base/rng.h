@@ -21,7 +21,8 @@ enum rng_purpose {
   RNG_DATA = 3 << 24,    /* documents: lengths and tokens           */
   RNG_ORDER = 4 << 24,   /* shuffles of documents, micro-batches    */
   RNG_TEST = 5 << 24,    /* inputs of tests                         */
-  RNG_LAZY = 6 << 24     /* choices of the lazy executor            */
+  RNG_LAZY = 6 << 24,    /* choices of the lazy executor            */
+  RNG_DELAY = 7 << 24    /* planted delays                          */
 };
 
 struct rng_key {

@@ -429,6 +429,7 @@ enum err collective_queue(struct comm *c, enum collective kind, const struct ten
   struct work w = {.c = c, .kind = kind, .op = op, .root = root, .all = *all, .mine = *mine, .step = c->world->step};
   cut(&w);
   if (c->n > 1) TRY(check_scratch(&w));
+  TRY(dev_delay(c->stream, DEV_DELAY_COLLECTIVES));
   TRY(trace_add(c, collective_names[kind], all->type, tensor_count(all), w.piece, &w.sequence));
   TRY(collective_delay(c, &w.delay_ms));
   TRY(c->staged ? submit_staged(&w) : submit(&w));

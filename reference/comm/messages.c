@@ -156,6 +156,7 @@ static enum err queue(struct post *p)
   if (pieces > LINK_MESSAGES)
     FAIL(ERR_ARG, "messages on '%s' make %" PRId64 " pieces of at most %" PRId64 " elements; at most %d are posted together",
          c->config.name, pieces, piece, LINK_MESSAGES);
+  TRY(dev_delay(c->stream, DEV_DELAY_COLLECTIVES));
   for (int i = 0; i < p->n; i++) {
     const struct message *m = &p->messages[i];
     int64_t sequence;

@@ -25,6 +25,9 @@ extern "C" {
 
 enum dev_kind { DEV_CPU, DEV_LAZY, DEV_CUDA };
 
+/* What can be made to begin late; bits. */
+enum dev_delayed { DEV_DELAY_COLLECTIVES = 1, DEV_DELAY_COPIES = 2, DEV_DELAY_UPDATE = 4 };
+
 struct dev_config {
   enum dev_kind kind;
   int index;          /* of the device on this host; 0 for cpu and lazy              */
@@ -32,6 +35,9 @@ struct dev_config {
   uint64_t lazy_seed; /* order of lazy's choices                                     */
   bool poison_end;    /* dev_retire() fills what it retires with NaN                 */
   bool tf32;          /* cuda: products of float32 may round their operands to TF32  */
+  unsigned delayed;   /* planted: before each of these (enum dev_delayed) its stream waits ... */
+  double delay_ms;    /* ... for a time below this, drawn from delay_seed and its number       */
+  uint64_t delay_seed;
 };
 
 struct dev;
@@ -145,6 +151,10 @@ struct dev_kernel {
  * Fails: ERR_ARG; the stream's own error if it has stopped. */
 enum err dev_submit(struct dev_stream *s, const struct dev_kernel *kernel, const void *args, size_t args_bytes,
                     const struct dev_range *ranges, int n);
+
+/* Planted: what is given to s next is of this kind, and begins late if the device was opened so.  Copies to and from
+ * the host ask by themselves. */
+enum err dev_delay(struct dev_stream *s, enum dev_delayed what);
 
 /* Host <-> device.  Host memory must stay until the stream is past it.  A cuda device reads memory that did not
  * come from dev_host_alloc() at once: what queued work writes and then copies in must come from there. */

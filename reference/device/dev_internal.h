@@ -248,6 +248,7 @@ struct dev {
   enum dev_phase phase;
   int64_t step;
   int microbatch, action;
+  uint64_t delays;           /* planted so far                                             */
   uint64_t choices;          /* lazy: drawn so far                                         */
   _Atomic uint32_t activity; /* cpu: compute streams at work * 2 + 1 while someone naps    */
   struct dev_cuda_device *cuda;

@@ -84,12 +84,14 @@ enum err dev_submit(struct dev_stream *s, const struct dev_kernel *kernel, const
 enum err dev_copy_in(struct dev_stream *s, void *device, const void *host, size_t bytes)
 {
   if (host == NULL && bytes > 0) FAIL(ERR_ARG, "copy_in: %zu bytes from NULL", bytes);
+  TRY(dev_delay(s, DEV_DELAY_COPIES));
   return s->dev->backend->copy(s, "copy_in", DEV_COPY_IN, device, host, bytes);
 }
 
 enum err dev_copy_out(struct dev_stream *s, void *host, const void *device, size_t bytes)
 {
   if (device == NULL && bytes > 0) FAIL(ERR_ARG, "copy_out: %zu bytes from NULL", bytes);
+  TRY(dev_delay(s, DEV_DELAY_COPIES));
   return s->dev->backend->copy(s, "copy_out", DEV_COPY_OUT, host, device, bytes);
 }
 

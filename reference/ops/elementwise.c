@@ -87,6 +87,7 @@ enum err op_copy(struct dev_stream *s, const struct tensor *y, const struct tens
   if (y->type != x->type && (!op_is_real(y->type) || !op_is_real(x->type)))
     FAIL(ERR_ARG, "y is %s and x %s: a copy converts between float64, float32 and bfloat16 only", dtype_name(y->type),
          dtype_name(x->type));
+  TRY(dev_delay(s, DEV_DELAY_COPIES));
   const struct dev_kernel *kernel = y->type == x->type ? &copy_same_kernel : &copy_convert_kernel;
   return OP_SUBMIT(s, kernel, args, {y, OP_WRITE}, {x, OP_READ});
 }

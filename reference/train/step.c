@@ -222,6 +222,7 @@ enum err step_sum(struct trainer *t)
 static enum err update(struct trainer *t, int64_t step)
 {
   const struct tensor norm = optim_norm(t->optim), factor = optim_factor(t->optim), lr = optim_lr(t->optim);
+  TRY(dev_delay(t->compute, DEV_DELAY_UPDATE));
   TRY(optim_step(t->optim, step + 1));
   TRY(dev_copy_out(t->compute, &t->now.norm, norm.at, sizeof t->now.norm));
   TRY(dev_copy_out(t->compute, &t->now.factor, factor.at, sizeof t->now.factor));

@@ -161,6 +161,13 @@ void overlap_off_judge(const struct run_data *run, const struct companion *wante
   judge_against(run, wanted, companions, n, "overlap_off", true, "nothing overlaps", out);
 }
 
+void undelayed_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
+                     struct verdict *out)
+{
+  verdict_start(out, "undelayed", "O8");
+  judge_against(run, wanted, companions, n, "undelayed", true, "no delay is planted", out);
+}
+
 void twin_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
                 struct verdict *out)
 {

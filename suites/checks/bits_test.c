@@ -1,18 +1,20 @@
 /* bits_test.c - O8: a rerun, overlap off and the serial twin are equal in every bit, or it is said where not. */
 #include "fabricate_test.h"
 
-static const char *const checks[] = {"rerun", "overlap_off", "twin"};
+static const char *const checks[] = {"rerun", "overlap_off", "undelayed", "twin"};
+enum { CHECKS = sizeof checks / sizeof *checks };
 static struct bench b;
 static void setup(const char *check)
 {
   struct run_config c = made_config(2);
   c.reduce = REDUCE_ORDERED;
+  c.delay = DELAY_ALL;
   bench_setup(&b, check, &c);
 }
 
 static void equal_runs_pass(void)
 {
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < CHECKS; i++) {
     setup(checks[i]);
     CHECK(b.n == 1);
     CHECK(bench_judge(&b, checks[i]) == OUTCOME_PASS);
@@ -22,7 +24,7 @@ static void equal_runs_pass(void)
 
 static void one_bit_in_a_dump_fails_and_names_the_parameter(void)
 {
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < CHECKS; i++) {
     setup(checks[i]);
     made_bend(&b.run, "gradients", 1, "c_attn.weight", 1.0 + 1.2e-7, 0.0);
     CHECK(bench_judge(&b, checks[i]) == OUTCOME_FAIL);
@@ -33,7 +35,7 @@ static void one_bit_in_a_dump_fails_and_names_the_parameter(void)
 
 static void the_last_bit_of_a_number_fails(void)
 {
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < CHECKS; i++) {
     setup(checks[i]);
     made_set(&b.run, "step", 0, 1, -1, "got.norm", json_real(nextafter(made_get(&b.run, "step", 0, 1, -1, "got.norm"), 9.0)));
     CHECK(bench_judge(&b, checks[i]) == OUTCOME_FAIL);

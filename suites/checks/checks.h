@@ -21,6 +21,7 @@
   CHECK(replicas, "O7", NULL, "what must be equal on all ranks of a group has equal hashes")                            \
   CHECK(rerun, "O8", companions_rerun, "the same run again gives the same bits")                                        \
   CHECK(overlap_off, "O8", companions_overlap_off, "the same run without overlap gives the same bits")                  \
+  CHECK(undelayed, "O8", companions_undelayed, "the same run without its planted delays gives the same bits")           \
   CHECK(twin, "O8", companions_twin, "pipeline cuts and rank-ordered replicas equal in bits the run without them") \
   CHECK(trace, "O11", NULL, "every rank queues the same collectives, and those that the plan predicts")                 \
   CHECK(memory, "O12", NULL, "peak memory a rank and category against the closed formula; nothing allocated in steps")  \

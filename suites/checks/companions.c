@@ -19,6 +19,15 @@ static struct companion *take(struct companion *out, int *n, int max, const char
   return c;
 }
 
+static void on_time(struct run_config *c)
+{
+  struct run_config defaults;
+  config_default(&defaults);
+  c->delay = DELAY_NONE;
+  c->delay_ms = defaults.delay_ms;
+  c->delay_seed = defaults.delay_seed;
+}
+
 /* What is to be learned and from what, and nothing of how the work is cut or run. */
 static struct run_config serial(const struct run_config *c)
 {
@@ -54,6 +63,7 @@ static struct run_config serial(const struct run_config *c)
   s.slow_percent = defaults.slow_percent;
   s.slow_rank = defaults.slow_rank;
   s.slow_data_ms = defaults.slow_data_ms;
+  on_time(&s);
   memset(s.fault, 0, sizeof s.fault);
   s.fault_strength = defaults.fault_strength;
   s.fault_rank = defaults.fault_rank;
@@ -131,6 +141,16 @@ int companions_overlap_off(const struct run_config *c, struct companion *out, in
   struct run_config s = *c;
   s.overlap = s.overlap_p2p = false;
   take(out, &n, max, "overlap_off", &s);
+  return n;
+}
+
+int companions_undelayed(const struct run_config *c, struct companion *out, int max)
+{
+  int n = 0;
+  if (c->delay == DELAY_NONE) return n;
+  struct run_config s = *c;
+  on_time(&s);
+  take(out, &n, max, "undelayed", &s);
   return n;
 }
 

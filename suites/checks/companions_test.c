@@ -48,6 +48,9 @@ static void layouts_buckets_and_faults_share_one_truth(void)
   b.reduce_each = REDUCE_MICROBATCH;
   b.reduce_type = REDUCE_TYPE_BF16;
   b.synchronous = true;
+  b.delay = DELAY_ALL;
+  b.delay_ms = 7;
+  b.delay_seed = 3;
   b.transport = TRANSPORT_STAGED;
   b.nccl_algo = b.nccl_proto = 1;
   b.threads = 2;
@@ -131,6 +134,11 @@ static void a_rerun_repeats_everything_and_the_others_change_one_thing(void)
   a.pp = 2;
   CHECK(companions_overlap_off(&a, out, 1) == 1 && !out[0].config.overlap_p2p);
   a.pp = 1;
+  CHECK(companions_undelayed(&a, out, 1) == 0);
+  a.delay = DELAY_COPIES;
+  CHECK(companions_undelayed(&a, out, 1) == 1 && out[0].config.delay == DELAY_NONE);
+  a.delay = DELAY_NONE;
+  CHECK(same(&out[0].config, &a));
   CHECK(companions_twin(&a, out, 1) == 0); /* the library's sums have no twin */
   a.reduce = REDUCE_ORDERED;
   a.reduce_type = REDUCE_TYPE_BF16;

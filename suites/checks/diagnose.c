@@ -105,7 +105,7 @@ static bool embedding_only_differs(const struct signs *s)
 /* Overlap on and off differ, or lazy saw gradients touched while their reduction may still be under way. */
 static bool overlap_is_unordered(const struct signs *s)
 {
-  if (signs_failed(s, "overlap_off") != NULL) return true;
+  if (signs_failed(s, "overlap_off") != NULL || signs_failed(s, "undelayed") != NULL) return true;
   const json_t *finding = evidence_record(s->run, "finding", -1, -1, -1);
   const char *text = finding ? evidence_text(finding, "got.text") : "";
   return strstr(text, "unordered") && strstr(text, "gradients") && strstr(text, "allreduce");

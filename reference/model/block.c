@@ -90,6 +90,7 @@ enum err block_forward(struct model *m, int64_t i, const struct tensor *x)
   struct dev_stream *s = m->config.compute;
   const struct block k = block_at(m, i);
   m->memory.now = action_forward(i);
+  TRY(stage_need(m, k.row, ZERO_FORWARD));
   TRY(region_begin(s, &m->memory, &k.stash->attention));
   TRY(region_begin(s, &m->memory, &k.stash->mlp));
   TRY(region_begin(s, &m->memory, &k.stash->out_region));
@@ -98,6 +99,7 @@ enum err block_forward(struct model *m, int64_t i, const struct tensor *x)
   TRY(region_begin(s, &m->memory, &k.work->forward));
   TRY(attention_forward(m, &k, x));
   TRY(mlp_forward(m, &k));
+  TRY(stage_done(m, k.row));
   TRY(region_end(s, &m->memory, &k.work->forward));
   return kept_store(m, k.layer, false, &k.stash->out);
 }
@@ -186,9 +188,12 @@ enum err block_backward(struct model *m, int64_t i, const struct tensor *x, cons
   const struct block k = block_at(m, i);
   m->memory.now = action_mlp_backward(m->memory.layers, i);
   TRY(kept_store(m, k.layer, true, &m->now.stream));
+  TRY(stage_need(m, k.row, ZERO_BACKWARD));
+  TRY(stage_begin(m, k.row));
   TRY(mlp_backward(m, &k));
   m->memory.now = action_attention_backward(m->memory.layers, i);
-  return attention_backward(m, &k, x, d_x);
+  TRY(attention_backward(m, &k, x, d_x));
+  return stage_done(m, k.row);
 }
 
 enum err block_backward_weight(struct model *m, int64_t i)
@@ -199,6 +204,7 @@ enum err block_backward_weight(struct model *m, int64_t i)
   const struct tensor *room = &k.work->whole[BLOCK_WEIGHT];
   struct tensor x;
   m->memory.now = action_weight(m->memory.layers, i);
+  TRY(stage_begin(m, k.row));
   TRY(region_begin(s, &m->memory, &k.work->weight));
   TRY(stage_linear_gradient(m, k.row + MLP_PROJ, &v->d_mlp, &v->act));
   TRY(stage_whole(m, &v->ln2, room, TP_EDGE_MLP_BACKWARD, &x));

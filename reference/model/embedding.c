@@ -16,15 +16,17 @@ enum err embedding_forward(struct model *m)
   struct dev_stream *s = m->config.compute;
   const struct activations *a = &m->memory;
   const struct model_input *in = m->now.pass->in;
+  m->memory.now = ACTION_EMBEDDING;
+  TRY(stage_need(m, WTE, ZERO_FORWARD));
   const struct tensor wte = stage_weight(m, WTE), wpe = stage_weight(m, WPE), x = embedding_out(m),
                       all = stage_rows(m, &x, &a->embedding_whole[0]);
-  m->memory.now = ACTION_EMBEDDING;
   TRY(region_begin(s, a, &a->embedding_regions[m->now.pass->slot]));
   TRY(region_begin(s, a, &a->embedding_work));
   TRY(op_embedding_fwd(s, &all, &wte, &in->tokens, stage_first_token(m, WTE), m->config.run->vocab));
   TRY(tp_reduce(&m->config.tp, &x, &all, TP_EDGE_EMBEDDING));
   TRY(region_end(s, a, &a->embedding_work));
   TRY(op_position_fwd(s, &x, &wpe, &in->positions, tp_row0(&m->config.tp, m->N)));
+  TRY(stage_done(m, WTE));
   if (m->now.drop) TRY(stage_dropout(m, -1, STAGE_SITE_EMBEDDING, &x, &x));
   return kept_store(m, -1, false, &x);
 }
@@ -44,10 +46,12 @@ enum err embedding_backward(struct model *m)
 {
   struct dev_stream *s = m->config.compute;
   const struct activations *a = &m->memory;
-  const struct tensor *d = &m->now.stream, d_wte = stage_gradient(m, WTE);
+  const struct tensor *d = &m->now.stream;
   struct tensor all;
   m->memory.now = action_embedding_backward(a->layers);
   TRY(kept_store(m, -1, true, d));
+  TRY(stage_begin(m, WTE));
+  const struct tensor d_wte = stage_gradient(m, WTE);
   if (m->now.drop) TRY(stage_dropout(m, -1, STAGE_SITE_EMBEDDING, d, d));
   TRY(position_gradient(m));
   TRY(region_begin(s, a, &a->embedding_backward));

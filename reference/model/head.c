@@ -57,6 +57,18 @@ static int place_for(const struct model *m, int slot)
   return -1;
 }
 
+/* The head reads the unit after the blocks, and the one before them where the matrix is the embedding's. */
+static enum err need(const struct model *m, enum zero_pass pass)
+{
+  if (m->tied) TRY(stage_need(m, m->head_row, pass));
+  return stage_need(m, m->norm_row, pass);
+}
+static enum err done(const struct model *m)
+{
+  TRY(stage_done(m, m->norm_row));
+  return m->tied ? stage_done(m, m->head_row) : ERR_OK;
+}
+
 /* --- forward ------------------------------------------------------------------------------- */
 
 static enum err losses_forward(const struct model *m, const struct head_stash *h)
@@ -78,7 +90,6 @@ enum err head_forward(struct model *m, const struct tensor *x, bool train, const
   struct dev_stream *s = m->config.compute;
   const struct activations *a = &m->memory;
   const int slot = m->now.pass->slot, place = place_for(m, slot);
-  const struct tensor weight = stage_weight(m, m->head_row);
   struct tensor normed;
   if (place < 0)
     FAIL(ERR_ARG,
@@ -91,10 +102,13 @@ enum err head_forward(struct model *m, const struct tensor *x, bool train, const
   TRY(region_begin(s, a, &h->logits_region));
   TRY(region_begin(s, a, &a->head.losses_region));
   TRY(region_begin(s, a, &a->head.forward));
+  TRY(need(m, ZERO_FORWARD));
+  const struct tensor weight = stage_weight(m, m->head_row);
   TRY(stage_norm(m, m->norm_row, &h->normed, &h->mean, &h->rstd, x));
   TRY(kept_store(m, m->config.run->layers, false, &h->normed));
   TRY(stage_whole(m, &h->normed, &a->head.whole[0], TP_EDGE_HEAD, &normed));
   TRY(op_linear_fwd(s, &h->logits, &normed, &weight, NULL, true));
+  TRY(done(m));
   TRY(region_end(s, a, &a->head.forward));
   TRY(losses_forward(m, h));
   TRY(op_sum(s, loss_sum, &a->head.losses));
@@ -127,7 +141,7 @@ enum err head_backward(struct model *m, const struct tensor *x)
   struct dev_stream *s = m->config.compute;
   const struct activations *a = &m->memory;
   const int slot = m->now.pass->slot;
-  const struct tensor *d = &a->stream, w = stage_weight(m, m->norm_row);
+  const struct tensor *d = &a->stream;
   if (m->head_held[slot] < 0)
     FAIL(ERR_ARG, "backward in slot %d: no forward has left the head's activations there", slot);
   const struct head_stash *h = &a->heads[m->head_held[slot]];
@@ -136,11 +150,16 @@ enum err head_backward(struct model *m, const struct tensor *x)
   m->now.stream = *d;
   TRY(region_begin(s, a, &a->stream_region));
   TRY(region_begin(s, a, &a->head.backward));
+  TRY(need(m, ZERO_BACKWARD));
+  TRY(stage_begin(m, m->norm_row));
+  if (m->tied && !m->begins) TRY(stage_begin(m, m->head_row));
   TRY(logits_backward(m, h));
   TRY(region_end(s, a, &a->head.backward));
   TRY(region_end(s, a, &h->logits_region));
   TRY(kept_store(m, m->config.run->layers, true, d));
   TRY(stage_norm_gradient(m, m->norm_row, d, x, &h->mean, &h->rstd));
+  const struct tensor w = stage_weight(m, m->norm_row);
   TRY(op_layernorm_bwd_x(s, d, d, x, &w, &h->mean, &h->rstd));
+  TRY(done(m));
   return region_end(s, a, &h->norm_region);
 }

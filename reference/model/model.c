@@ -240,8 +240,11 @@ enum err model_finish(struct model *m, model_ready ready, void *arg)
 {
   m->now = (struct walk){.last = true, .ready = ready, .ready_arg = arg};
   TRY(tied_join(m));
-  for (int row = m->config.table->n - 1; row >= 0; row--)
-    if (m->config.table->rows[row].unused && m->config.flat->length[row] > 0) stage_tell(m, row);
+  for (int row = m->config.table->n - 1; row >= 0; row--) {
+    if (!m->config.table->rows[row].unused || m->config.flat->length[row] == 0) continue;
+    TRY(stage_begin(m, row));
+    stage_tell(m, row);
+  }
   if (m->tied && m->config.flat->length[m->head_row] > 0) stage_tell(m, m->head_row);
   return ERR_OK;
 }

@@ -20,8 +20,9 @@
 
 #include "comm/comm.h"
 #include "device/dev.h"
+#include "parallel/ddp.h"
 #include "parallel/tensor.h"
-#include "params/params.h"
+#include "parallel/zero.h"
 
 /* One micro-batch on the device, int32. */
 struct model_input {
@@ -38,7 +39,8 @@ struct model_config {
   struct params_place place;
   struct dev *dev;
   struct dev_stream *compute;
-  void *weights, *gradients; /* flat buffers on the device, of run_work_type and of run_state_type */
+  struct zero *zero;         /* where weights are, of run_work_type          */
+  struct ddp *ddp;           /* where gradients are, of run_state_type       */
   struct tensor step;        /* i32 [1,1] device: keys dropout               */
   struct tp tp;              /* size 1, comm NULL: no tensor parallelism     */
   struct comm *tied;         /* pp > 1 and tied: first and last stage's group of these two, on compute; else NULL */
@@ -60,10 +62,10 @@ struct model_pass {
 
 /* The chunk's layers.  loss_sum f64 [1,1] device: written by the last virtual stage, may be NULL
  * elsewhere.  train: dropout is on and activations are kept for the backward that must follow
- * before these places are used again. */
+ * before these places are used again.  Weights are asked for unit by unit (zero_need, zero_done). */
 enum err model_forward(struct model *m, const struct model_pass *pass, bool train, const struct tensor *loss_sum);
 
-/* Gradients of scale * loss_sum are added to the flat gradients.  scale f64 [1,1] device, read
+/* Gradients of scale * loss_sum are added to those of each unit, after ddp_begin.  scale f64 [1,1] device, read
  * by the last virtual stage only.
  *
  * ready (may be NULL) is called on the host only in the `last` backward of a chunk (the one

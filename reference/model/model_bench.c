@@ -64,7 +64,7 @@ static enum err fill_input(struct bench *b)
 static enum err open_all(struct bench *b, int argc, char **argv)
 {
   struct model_config m = {.run = &b->run, .place = params_place_alone, .tp = {.size = 1}, .slots = 1};
-  void *scalars = NULL;
+  void *scalars = NULL, *weights = NULL, *gradients = NULL;
   config_default(&b->run);
   TRY(config_set(&b->run, "model", argc > 1 ? argv[1] : "gpt2-124m"));
   TRY(config_set(&b->run, "micro_batch", argc > 2 ? argv[2] : "4"));
@@ -77,21 +77,24 @@ static enum err open_all(struct bench *b, int argc, char **argv)
   TRY(dev_stream_open(b->dev, "compute", DEV_COMPUTE, &b->compute));
   TRY(params_create(&b->run, &b->table));
   TRY(flat_create(b->table, &params_place_alone, 16, 1, false, 0, &b->flat));
-  TRY(dev_alloc(b->dev, (size_t)b->flat->count * sizeof(float), DEV_PARAMETERS, "weights", &m.weights));
-  TRY(dev_alloc(b->dev, (size_t)b->flat->count * sizeof(float), DEV_GRADIENTS, "gradients", &m.gradients));
+  TRY(dev_alloc(b->dev, (size_t)b->flat->count * sizeof(float), DEV_PARAMETERS, "weights", &weights));
+  TRY(dev_alloc(b->dev, (size_t)b->flat->count * sizeof(float), DEV_GRADIENTS, "gradients", &gradients));
   TRY(dev_alloc(b->dev, 1024, DEV_OTHER, "scalars", &scalars));
   b->loss = tensor_at(scalars, DTYPE_F64, 1, 1);
   b->scale = tensor_at((char *)scalars + 256, DTYPE_F64, 1, 1);
   m.step = tensor_at((char *)scalars + 512, DTYPE_I32, 1, 1);
   *(double *)b->scale.at = 1.0 / (double)(b->run.micro_batch * b->run.sequence);
   *(int32_t *)m.step.at = 0;
-  TRY(fill_weights(b, m.weights));
-  memset(m.gradients, 0, (size_t)b->flat->count * sizeof(float));
+  TRY(fill_weights(b, weights));
+  memset(gradients, 0, (size_t)b->flat->count * sizeof(float));
   TRY(fill_input(b));
   m.table = b->table;
   m.flat = b->flat;
   m.dev = b->dev;
   m.compute = b->compute;
+  const struct zero_config zero = {&b->run, b->table, b->flat, b->compute, weights};
+  TRY(zero_create(&zero, &m.zero));
+  TRY(ddp_create(&b->run, b->table, b->flat, NULL, b->compute, gradients, &m.ddp));
   TRY(model_create(&m, &b->model));
   return dev_trace(b->dev, 1 << 16);
 }

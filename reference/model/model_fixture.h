@@ -28,6 +28,8 @@ struct rig {
   struct dev_stream *compute;
   struct model *model;
   void *weights, *gradients, *scalars, *inputs;
+  struct zero *zero;
+  struct ddp *ddp;
   struct model_input in[BATCHES];
   struct tensor loss, scale, step;
   enum dtype type, state; /* of weights and activations, of gradients */
@@ -129,6 +131,12 @@ static inline bool rig_prepare(struct rig *r, const struct run_config *c, const 
   r->loss = tensor_at(s, DTYPE_F64, 1, 1);
   r->scale = tensor_at(s + 256, DTYPE_F64, 1, 1);
   r->step = tensor_at(s + 512, DTYPE_I32, 1, 1);
+  const struct zero_config zero = {&r->run, r->table, r->flat, r->compute, r->weights};
+  struct run_config alone = r->run; /* nothing is reduced here */
+  alone.dp = 1;
+  if (!CHECK_OK(zero_create(&zero, &r->zero)) ||
+      !CHECK_OK(ddp_create(&alone, r->table, r->flat, NULL, r->compute, r->gradients, &r->ddp)))
+    return false;
   const double scale = 1.0 / 20;
   const int32_t step = 3;
   const struct tensor g = tensor_at(r->gradients, r->state, 1, r->count);
@@ -137,7 +145,7 @@ static inline bool rig_prepare(struct rig *r, const struct run_config *c, const 
       !CHECK_OK(dev_sync(r->dev)))
     return false;
   r->part = (struct model_config){.run = &r->run, .table = r->table, .flat = r->flat, .place = *place, .dev = r->dev,
-                                  .compute = r->compute, .weights = r->weights, .gradients = r->gradients, .step = r->step,
+                                  .compute = r->compute, .zero = r->zero, .ddp = r->ddp, .step = r->step,
                                   .tp = {.size = 1}, .slots = 1};
   return put_inputs(r) && put_weights(r);
 }
@@ -154,6 +162,8 @@ static inline bool rig_open(struct rig *r, const struct run_config *c, const str
 static inline void rig_close(struct rig *r)
 {
   model_destroy(r->model);
+  ddp_destroy(r->ddp);
+  zero_destroy(r->zero);
   if (r->dev) {
     dev_free(r->dev, r->weights);
     dev_free(r->dev, r->gradients);

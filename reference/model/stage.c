@@ -9,15 +9,39 @@
 
 static const double epsilon = 1e-5; /* of the norms, as GPT-2 */
 
-static struct tensor view(const struct model *m, void *flat, enum dtype type, int row)
+static int unit_of(const struct model *m, int row)
 {
-  const struct flat *f = m->config.flat;
-  BUG_IF(f->length[row] == 0);
-  return tensor_at((char *)flat + (size_t)f->offset[row] * dtype_bytes(type), type, f->rows[row], f->cols[row]);
+  const int unit = flat_unit_of(m->config.flat, row);
+  BUG_IF(unit < 0);
+  return unit;
 }
 
-struct tensor stage_weight(const struct model *m, int row) { return view(m, m->config.weights, m->type, row); }
-struct tensor stage_gradient(const struct model *m, int row) { return view(m, m->config.gradients, m->state, row); }
+/* The row in what begins with the unit's first element. */
+static struct tensor view(const struct model *m, void *unit, enum dtype type, int row)
+{
+  const struct flat *f = m->config.flat;
+  const int64_t first = f->offset[row] - f->units[unit_of(m, row)].first;
+  return tensor_at((char *)unit + (size_t)first * dtype_bytes(type), type, f->rows[row], f->cols[row]);
+}
+
+struct tensor stage_weight(const struct model *m, int row)
+{
+  return view(m, zero_weights(m->config.zero, unit_of(m, row)), m->type, row);
+}
+
+struct tensor stage_gradient(const struct model *m, int row)
+{
+  return view(m, ddp_gradients(m->config.ddp, unit_of(m, row)), m->state, row);
+}
+
+enum err stage_need(const struct model *m, int row, enum zero_pass pass)
+{
+  return zero_need(m->config.zero, unit_of(m, row), pass);
+}
+
+enum err stage_done(const struct model *m, int row) { return zero_done(m->config.zero, unit_of(m, row)); }
+
+enum err stage_begin(const struct model *m, int row) { return ddp_begin(m->config.ddp, unit_of(m, row)); }
 
 static bool owns(const struct model *m, int row) { return m->config.table->rows[row].shared_with < 0; }
 

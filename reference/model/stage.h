@@ -44,9 +44,14 @@ struct model {
   struct walk now;
 };
 
-/* Views of what this rank has of a row's weights and of its gradient. */
+/* Views of what this rank has of a row's weights, between stage_need and stage_done of its unit, and of its
+ * gradient, after stage_begin. */
 struct tensor stage_weight(const struct model *m, int row);
 struct tensor stage_gradient(const struct model *m, int row);
+/* The unit of the row is used next; its last use in this pass is queued; its gradient is added to next. */
+enum err stage_need(const struct model *m, int row, enum zero_pass pass);
+enum err stage_done(const struct model *m, int row);
+enum err stage_begin(const struct model *m, int row);
 static inline bool stage_frozen(const struct model *m, int row) { return m->config.table->rows[row].frozen; }
 /* Of this rank's part of the vocabulary, in the embedding or the head. */
 static inline int64_t stage_first_token(const struct model *m, int row)

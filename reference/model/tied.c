@@ -10,9 +10,8 @@ static bool apart(const struct model *m) { return m->config.place.pp > 1; }
 
 static struct tensor other_use(const struct model *m)
 {
-  struct tensor t = stage_gradient(m, m->head_row);
-  t.at = m->other_use;
-  return t;
+  const struct flat *f = m->config.flat;
+  return tensor_at(m->other_use, m->state, f->rows[m->head_row], f->cols[m->head_row]);
 }
 
 enum err tied_create(struct model *m)

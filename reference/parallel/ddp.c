@@ -52,7 +52,8 @@ enum err ddp_create(const struct run_config *run, const struct param_table *tabl
 {
   enum err err = ERR_OK;
   *out = NULL;
-  if (run->dp != comm_group_size(c)) FAIL(ERR_ARG, "dp: %" PRId64 " over a group of %d ranks", run->dp, comm_group_size(c));
+  const int ranks = c ? comm_group_size(c) : 1;
+  if (run->dp != ranks) FAIL(ERR_ARG, "dp: %" PRId64 " over a group of %d ranks", run->dp, ranks);
   if (run->dp > 1 && run->replicas > 1) FAIL(ERR_CONFIG, "replicas: %" PRId64 " with dp: %" PRId64 "; valid: 1", run->replicas, run->dp);
   struct ddp *d = calloc(1, sizeof *d);
   if (d == NULL) FAIL(ERR_MEMORY, "ddp: %zu bytes", sizeof *d);
@@ -76,7 +77,7 @@ enum err ddp_create(const struct run_config *run, const struct param_table *tabl
   enum dtype type = run_reduce_type(run);
   if (fault_is(FAULT_Z_REDUCE_DTYPE_SILENTLY_LOW)) type = DTYPE_BF16;
   if (type != d->gradients.type && run->dp * run->replicas > 1) TRY_TO(fail, make_room_to_round(d, type));
-  if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT)) comm_delay(c, 300 * fault_strength / flat->n_buckets); /* late in all, however many */
+  if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT) && c) comm_delay(c, 300 * fault_strength / flat->n_buckets); /* late in all, however many */
   *out = d;
   return ERR_OK;
 
@@ -97,11 +98,23 @@ void ddp_destroy(struct ddp *d)
   free(d);
 }
 
+void *ddp_gradients(const struct ddp *d, int unit)
+{
+  return (char *)d->gradients.at + (size_t)d->flat->units[unit].first * dtype_bytes(d->gradients.type);
+}
+
+enum err ddp_begin(struct ddp *d, int unit)
+{
+  if (unit < 0 || unit >= d->flat->n_units) FAIL(ERR_ARG, "unit %d of %d", unit, d->flat->n_units);
+  return ERR_OK;
+}
+
 /* --- buckets ------------------------------------------------------------------- */
 
 /* All that the compute stream was given so far, then the sum over ranks of these elements. */
 static enum err reduce(struct ddp *d, int64_t first, int64_t count)
 {
+  if (d->comm == NULL) return ERR_OK;
   struct dev_stream *s = comm_stream(d->comm);
   const struct tensor t = tensor_part(&d->gradients, 0, 1, first, count);
   const struct tensor sent = d->rounded.at ? tensor_part(&d->rounded, 0, 1, 0, count) : t;
@@ -118,6 +131,7 @@ static enum err reduce(struct ddp *d, int64_t first, int64_t count)
 /* The compute stream goes on when all reductions given so far are done. */
 static enum err wait_for_reductions(struct ddp *d)
 {
+  if (d->comm == NULL) return ERR_OK;
   TRY(dev_record(d->reduced, comm_stream(d->comm)));
   if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT) && d->overlap) return ERR_OK;
   TRY(dev_wait(d->compute, d->reduced));

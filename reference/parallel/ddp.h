@@ -26,12 +26,17 @@
 #include "params/params.h"
 
 struct ddp;
-/* All ranks of c.  `gradients`: the flat buffer of run_state_type that backward adds to, and
+/* All ranks of c; NULL: nothing is reduced, dp must be 1.  `gradients`: the flat buffer of run_state_type that backward adds to, and
  * where the reduced ones end.  Owns one more such buffer each (DEV_GRADIENTS) with replicas
  * above 1 and with reduce_each microbatch, and room for the largest bucket where gradients are rounded. */
 enum err ddp_create(const struct run_config *run, const struct param_table *table, const struct flat *flat, struct comm *c,
                     struct dev_stream *compute, void *gradients, struct ddp **out);
 void ddp_destroy(struct ddp *d);
+/* Where the gradient of the unit's first element is, from ddp_begin(unit) until all its rows are told. */
+void *ddp_gradients(const struct ddp *d, int unit);
+/* The next work on the compute stream is the first of this backward that adds to the unit's gradient, or a
+ * later one: the first call of a backward makes it zero where it is not one flat buffer of the step. */
+enum err ddp_begin(struct ddp *d, int unit);
 /* The row's gradient of the last micro-batch is queued: a model_ready, arg = the ddp.  An
  * error is kept and returned by ddp_finish.  With replicas above 1 it waits for the fold. */
 void ddp_ready(void *ddp, int row);

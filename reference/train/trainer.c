@@ -205,14 +205,16 @@ static enum err create_training(struct trainer *t)
 {
   const struct schedule *s = t->training, *e = t->evaluation;
   const int stage = t->mesh.pp_rank;
+  const struct zero_config zero = {&t->run, t->table, t->flat, t->compute, t->working};
+  TRY(zero_create(&zero, &t->zero));
+  TRY(ddp_create(&t->run, t->table, t->flat, t->groups.dp, t->compute, t->gradients, &t->ddp));
   const struct model_config config = {.run = &t->run, .table = t->table, .flat = t->flat, .place = t->place, .dev = t->dev,
-                                      .compute = t->compute, .weights = t->working, .gradients = t->gradients, .step = t->at.step,
+                                      .compute = t->compute, .zero = t->zero, .ddp = t->ddp, .step = t->at.step,
                                       .tp = t->tp, .tied = t->groups.tied, .split = s->splits,
                                       .slots = s->slots[stage] > e->slots[stage] ? s->slots[stage] : e->slots[stage],
                                       .inputs = s->inputs[stage] > e->inputs[stage] ? s->inputs[stage] : e->inputs[stage],
                                       .weight_slots = s->weight_slots[stage]};
   TRY(model_create(&config, &t->model));
-  TRY(ddp_create(&t->run, t->table, t->flat, t->groups.dp, t->compute, t->gradients, &t->ddp));
   const struct optim_config optim = {.run = &t->run, .table = t->table, .flat = t->flat, .place = &t->place, .dev = t->dev,
                                      .compute = t->compute, .norm = t->groups.norm, .weights = t->weights, .gradients = t->gradients,
                                      .rounded = t->rounded};
@@ -259,8 +261,9 @@ void trainer_destroy(struct trainer *t)
   pipeline_destroy(t->evaluate_pipeline);
   pipeline_destroy(t->train_pipeline);
   optim_destroy(t->optim);
-  ddp_destroy(t->ddp);
   model_destroy(t->model);
+  ddp_destroy(t->ddp);
+  zero_destroy(t->zero);
   groups_destroy(t);
   if (t->dev) {
     dev_free(t->dev, t->scalars);

@@ -72,8 +72,9 @@ struct trainer {
   void *weights, *gradients; /* flat: what updates are added to, and what they are made of */
   void *rounded;             /* flat: with bf16 the weights rounded, else NULL */
   void *working;             /* what products read: rounded, or weights */
-  struct model *model;
+  struct zero *zero;
   struct ddp *ddp;
+  struct model *model;
   struct optim *optim;
   struct schedule *training, *evaluation; /* lists of passes; the second goes forward only */
   struct pipeline *train_pipeline, *evaluate_pipeline;

@@ -86,7 +86,8 @@ struct run_config {
 
   int64_t dump, records_each;
   bool trace_time;
-  bool communicate;         /* false: `comm: none`, same step without transfers; never for conformance */
+  bool communicate;         /* false: `comm: none`, same step without transfers over replicas; never for conformance */
+  bool align;               /* a barrier before each collective over replicas: to time transfers alone */
   double slow_percent;      /* planted: this rank's compute takes longer */
   int64_t slow_rank;
   double slow_data_ms;      /* planted: every rank waits this long for each step's batches */

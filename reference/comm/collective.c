@@ -192,15 +192,18 @@ static enum err begin_piece(struct work *w)
   return ERR_OK;
 }
 
-/* Of a group of one: mine and all are the same values. */
+static bool alone(const struct work *w) { return w->c->n == 1 || w->c->config.silent; }
+
+/* Of a group of one, or as if it were: mine and this rank's part of all are the same values. */
 static enum err copy_alone(const struct work *w)
 {
-  if (w->kind == REDUCE_SCATTER) TRY(link_copy(w->c->link, &w->mine, &w->all));
-  if (w->kind == ALLGATHER) TRY(link_copy(w->c->link, &w->all, &w->mine));
+  const struct tensor own = w->kind == REDUCE_SCATTER || w->kind == ALLGATHER ? part(w, w->c->rank) : w->all;
+  if (w->kind == REDUCE_SCATTER) TRY(link_copy(w->c->link, &w->mine, &own));
+  if (w->kind == ALLGATHER) TRY(link_copy(w->c->link, &own, &w->mine));
   return ERR_OK;
 }
 
-static bool travels(const struct work *w) { return w->c->n > 1 && w->first < w->total; }
+static bool travels(const struct work *w) { return !alone(w) && w->first < w->total; }
 
 static struct link_mark mark_of(const struct work *w)
 {
@@ -222,7 +225,7 @@ static enum err test(void *args, bool *done)
   struct work *w = args;
   *done = false;
   if (w->delay_ms > 0 && clock_ms() - w->start_ms < w->delay_ms) return ERR_OK;
-  if (w->c->n == 1) TRY(copy_alone(w));
+  if (alone(w)) TRY(copy_alone(w));
   if (travels(w)) {
     bool arrived = false;
     if (!w->begun) TRY(begin_piece(w));
@@ -423,8 +426,8 @@ static enum err submit_staged(struct work *w)
   return ERR_OK;
 }
 
-enum err collective_queue(struct comm *c, enum collective kind, const struct tensor *all, const struct tensor *mine,
-                          enum comm_op op, int root)
+static enum err queue(struct comm *c, enum collective kind, const struct tensor *all, const struct tensor *mine, enum comm_op op,
+                      int root)
 {
   struct work w = {.c = c, .kind = kind, .op = op, .root = root, .all = *all, .mine = *mine, .step = c->world->step};
   cut(&w);
@@ -433,5 +436,14 @@ enum err collective_queue(struct comm *c, enum collective kind, const struct ten
   TRY(trace_add(c, collective_names[kind], all->type, tensor_count(all), w.piece, &w.sequence));
   TRY(collective_delay(c, &w.delay_ms));
   TRY(c->staged ? submit_staged(&w) : submit(&w));
+  return ERR_OK;
+}
+
+enum err collective_queue(struct comm *c, enum collective kind, const struct tensor *all, const struct tensor *mine,
+                          enum comm_op op, int root)
+{
+  const struct tensor none = tensor_at(NULL, DTYPE_U8, 0, 0);
+  if (c->config.aligned && kind != BARRIER) TRY(queue(c, BARRIER, &none, &none, COMM_SUM, 0));
+  TRY(queue(c, kind, all, mine, op, root));
   return ERR_OK;
 }

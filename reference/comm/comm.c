@@ -228,6 +228,7 @@ static enum err add_message(struct comm *c, const struct tensor *t, int peer, bo
   const char *op = send ? "send" : "recv";
   const bool alone = !c->grouping;
   TRY(check_peer(c, op, peer));
+  if (c->config.silent) FAIL(ERR_ARG, "%s on '%s', which is silent: its receiver's data would never have been", op, c->config.name);
   if (alone && peer == c->rank) FAIL(ERR_ARG, "%s on '%s' to oneself outside a group would wait for ever", op, c->config.name);
   if (c->n_messages == MESSAGES_MAX) FAIL(ERR_ARG, "more than %d messages in one group on '%s'", MESSAGES_MAX, c->config.name);
   TRY(check_view(c, op, t));

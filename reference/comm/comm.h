@@ -56,6 +56,8 @@ struct comm_config {
   enum comm_reduce reduce;
   bool synchronous;  /* sends complete only once their receiver has posted: shows deadlocks */
   double delay_ms;   /* planted: every collective of this comm starts this late  */
+  bool silent;       /* nothing travels: a collective does this rank's own part of the copying and is done; not for messages */
+  bool aligned;      /* a barrier before each collective: what it takes then is the transfer's alone */
   int64_t piece;     /* most elements of one MPI call; 0: as many as its int counts allow */
   enum comm_transport transport;
   const char *nccl_algo, *nccl_proto; /* read in comm_create only, as NCCL_ALGO and NCCL_PROTO; NULL: as they are set */
@@ -117,13 +119,14 @@ struct comm_call {
   const char *op, *group, *stream; /* literals: "allreduce", ...          */
   enum dtype type;
   int64_t count;   /* elements of the whole buffer of this rank          */
-  int64_t bytes;   /* sent by this rank to others on a ring, rounded down: see comm_ring_bytes */
+  int64_t bytes;   /* sent by this rank to others on a ring, rounded down: see comm_ring_bytes; 0 where it is silent */
   int64_t step;
   int microbatch;
   int sequence;    /* of this call in its comm, from 1                   */
   int ranks, rank; /* size of the group, this rank in it                 */
   bool ordered, synchronous;
   bool nccl;       /* went by NCCL: nothing of MPI                        */
+  bool silent;     /* nothing travelled                                   */
   int64_t piece;   /* elements (of a rank's part) that one round of MPI calls moves */
 };
 void comm_trace_at(struct comm_world *w, int64_t step, int microbatch); /* tags what is queued next */
@@ -138,7 +141,7 @@ void comm_trace_restart(struct comm_world *w);
 int64_t comm_ring_bytes(const char *op, int64_t bytes, int n);
 
 /* The MPI calls that a traced call stands for, as the PMPI shim counts them; nothing in a
- * group of one (but for send and recv), for 0 elements or by NCCL.  P is the number of pieces.
+ * group of one (but for send and recv), for 0 elements, by NCCL or where the comm is silent.  P is the number of pieces.
  *   allreduce       fast     P MPI_Iallreduce: the buffer
  *                   ordered  P MPI_Ialltoallv: the buffer; P MPI_Iallgatherv: this rank's shares
  *   reduce_scatter  fast     P MPI_Ireduce_scatter_block: all n parts

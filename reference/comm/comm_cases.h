@@ -451,6 +451,66 @@ static void delay_holds_back_every_collective(void)
   bench_close(&b);
 }
 
+/* Each rank is left with what is its own; the ordered comm's views are strided and not in place. */
+static void a_silent_comm_moves_nothing_between_ranks(void)
+{
+  const int n = comm_size(world), me = comm_rank(world);
+  for (int k = 0; k < 2 * mirror_kinds(); k++) {
+    struct bench b;
+    int64_t calls;
+    const bool strided = k % 2 == 1;
+    const struct comm_config config = {.name = "silent", .reduce = strided ? COMM_ORDERED : COMM_FAST, .silent = true};
+    bench_open(&b, kinds[k / 2], 1);
+    struct comm *c = comm_of(&b, 65536, &config);
+    struct tensor sum = matrix(&b, DTYPE_F32, 3, 7, strided), all = matrix(&b, DTYPE_F32, 3 * n, 7, strided);
+    struct tensor apart = matrix(&b, DTYPE_F32, 3, 7, strided);
+    const struct tensor mine = strided ? apart : tensor_part(&all, 3 * me, 3, 0, 7);
+    fill(&sum, me, 0);
+    fill(&all, me, 0);
+    comm_trace_restart(world);
+    CHECK_OK(comm_allreduce(c, &sum, COMM_SUM));
+    CHECK_OK(comm_broadcast(c, &sum, 0));
+    CHECK_OK(comm_reduce_scatter(c, &mine, &all, COMM_SUM));
+    CHECK_OK(comm_allgather(c, &all, &mine));
+    CHECK_OK(mirror_sync(b.d));
+    for (int64_t i = 0; i < 21; i++) CHECK(element_get(&sum, i) == value(me, i, DTYPE_F32));
+    for (int64_t i = 0; i < 21; i++) CHECK(element_get(&mine, i) == value(me, 21 * me + i, DTYPE_F32));
+    for (int64_t i = 0; i < 21 * n; i++) CHECK(element_get(&all, i) == value(me, i, DTYPE_F32));
+    const struct comm_call *list = comm_trace(world, &calls);
+    struct pmpi_count expected[2];
+    CHECK(calls == 4);
+    for (int64_t i = 0; i < calls; i++) CHECK(list[i].bytes == 0 && list[i].count > 0 && comm_expect(&list[i], expected) == 0);
+    CHECK_ERR(comm_send(c, &sum, n == 1 ? 0 : (me + 1) % n), ERR_ARG);
+    mirror_free(b.d, apart.at);
+    mirror_free(b.d, all.at);
+    mirror_free(b.d, sum.at);
+    comm_destroy(c);
+    bench_close(&b);
+  }
+}
+
+static void an_aligned_comm_has_a_barrier_before_each_collective(void)
+{
+  struct bench b;
+  int64_t calls;
+  const struct comm_config config = {.name = "aligned", .aligned = true};
+  bench_open(&b, DEV_CPU, 0);
+  struct comm *c = comm_of(&b, 4096, &config);
+  struct tensor t = matrix(&b, DTYPE_F64, 1, 3, false);
+  fill(&t, comm_rank(world), 0);
+  comm_trace_restart(world);
+  for (int i = 0; i < 2; i++) CHECK_OK(comm_allreduce(c, &t, COMM_MAX));
+  CHECK_OK(comm_barrier(c));
+  CHECK_OK(mirror_sync(b.d));
+  const struct comm_call *list = comm_trace(world, &calls);
+  if (CHECK(calls == 5))
+    for (int i = 0; i < 5; i++) CHECK(strcmp(list[i].op, i % 2 == 0 ? "barrier" : "allreduce") == 0);
+  CHECK(reduced(&t, 1, 1, COMM_MAX, false));
+  mirror_free(b.d, t.at);
+  comm_destroy(c);
+  bench_close(&b);
+}
+
 static void a_missing_wait_before_a_collective_is_named(void)
 {
   struct bench b;
@@ -530,6 +590,8 @@ int main(void)
     TEST(a_group_of_some_ranks_leaves_the_others_alone),
     TEST(scratch_is_two_blocks_and_none_for_one_rank),
     TEST(delay_holds_back_every_collective),
+    TEST(a_silent_comm_moves_nothing_between_ranks),
+    TEST(an_aligned_comm_has_a_barrier_before_each_collective),
     TEST(a_missing_wait_before_a_collective_is_named),
     TEST(a_missing_wait_before_a_message_is_named),
     TEST(a_missing_wait_between_two_comms_is_named),

@@ -30,9 +30,9 @@ enum err trace_add(struct comm *c, const char *op, enum dtype type, int64_t coun
   *sequence = atomic_fetch_add(&c->queued, 1) + 1;
   w->calls[w->n_calls++] = (struct comm_call){
     .op = op, .group = c->config.name, .stream = dev_stream_name(c->stream), .type = type, .count = count,
-    .bytes = comm_ring_bytes(op, count * (int64_t)dtype_bytes(type), c->n), .step = w->step, .microbatch = w->microbatch,
+    .bytes = c->config.silent ? 0 : comm_ring_bytes(op, count * (int64_t)dtype_bytes(type), c->n), .step = w->step, .microbatch = w->microbatch,
     .sequence = (int)*sequence, .ranks = c->n, .rank = c->rank, .ordered = c->config.reduce == COMM_ORDERED,
-    .synchronous = c->config.synchronous, .nccl = c->link->issued, .piece = piece};
+    .synchronous = c->config.synchronous, .nccl = c->link->issued, .silent = c->config.silent, .piece = piece};
   struct slot_comm *slot = atomic_load(&c->slot);
   if (slot) atomic_store(&slot->queued, *sequence);
   return ERR_OK;
@@ -82,7 +82,7 @@ int comm_expect(const struct comm_call *call, struct pmpi_count *out)
   const bool message = is(call->op, "send") || is(call->op, "recv");
   const int64_t size = (int64_t)dtype_bytes(call->type), total = parts ? call->count / call->ranks : call->count;
   const int64_t pieces = (total + call->piece - 1) / call->piece, buffer = call->count * size;
-  if (call->nccl || (call->ranks == 1 && !message)) return 0;
+  if (call->nccl || call->silent || (call->ranks == 1 && !message)) return 0;
   if (is(call->op, "barrier")) {
     out[0] = (struct pmpi_count){"MPI_Ibarrier", 1, 0};
     return 1;

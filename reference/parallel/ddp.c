@@ -19,7 +19,7 @@ struct ddp {
   int64_t bucket;                  /* as asked for, elements */
   int64_t microbatches, microbatch; /* of one replica in a step; reduced so far */
   int replicas, folded;
-  bool overlap, tied, communicate;
+  bool overlap, tied;
   bool *ready;                     /* rows, in this backward */
   int rows_ready;
   int next;                        /* bucket to be reduced next */
@@ -67,7 +67,6 @@ enum err ddp_create(const struct run_config *run, const struct param_table *tabl
   d->microbatches = run->global_batch / (run->micro_batch * run->dp * run->replicas);
   d->overlap = run->overlap && d->replicas == 1;
   d->tied = run->tied;
-  d->communicate = run->communicate;
   d->ready = calloc((size_t)table->n, sizeof *d->ready);
   if (d->ready == NULL) FAIL_TO(fail, ERR_MEMORY, "ddp: %zu bytes", (size_t)table->n * sizeof *d->ready);
   TRY_TO(fail, dev_event_create(dev_of(compute), &d->computed));
@@ -121,7 +120,7 @@ static enum err reduce(struct ddp *d, int64_t first, int64_t count)
   TRY(dev_record(d->computed, d->compute));
   TRY(dev_wait(s, d->computed));
   if (d->rounded.at) TRY(op_copy(s, &sent, &t));
-  if (d->communicate) TRY(comm_allreduce(d->comm, &sent, COMM_SUM));
+  TRY(comm_allreduce(d->comm, &sent, COMM_SUM));
   if (d->rounded.at) TRY(op_copy(s, &t, &sent));
   /* as when the collective wrote a poisoned buffer from its second element on */
   if (fault_is(FAULT_Z_UNINITIALISED_COMM_BUFFER)) TRY(dev_begin(s, t.at, dtype_bytes(t.type)));

@@ -18,7 +18,7 @@
  * a finish directly follows is a `last` one of model_backward: it alone calls ddp_ready.
  * Where run_reduce_type is not that of the gradients, each bucket is rounded to it on the comm's stream before its
  * reduction and widened after it; an emulated replica's gradients are rounded before they are added, and their sum.
- * communicate: false leaves out the reductions and nothing else.
+ * With a silent comm each rank's gradients stay its own, and nothing else changes.
  */
 #ifndef PARALLEL_DDP_H
 #define PARALLEL_DDP_H

@@ -67,14 +67,22 @@ static enum err create(struct trainer *t, const char *name, struct dev_stream *s
   return ERR_OK;
 }
 
-/* Without communication each rank is its own replica and its own sum. */
+/* What replicas exchange of the model: silent without communication, and then buffers keep what they have. */
+static enum err create_over_replicas(struct trainer *t, const char *name, struct dev_stream *s, const int *ranks, int n, size_t bytes,
+                                     struct comm **out)
+{
+  struct comm_config config = device_comm_config(&t->run, name);
+  config.silent = !t->run.communicate;
+  config.aligned = t->run.align;
+  TRY(comm_create(t->world, s, ranks, n, bytes, &config, out));
+  return ERR_OK;
+}
+
 static enum err create_replicas(struct trainer *t, int *ranks)
 {
-  const bool apart = !t->run.communicate;
-  ranks[0] = comm_rank(t->world);
-  int n = apart ? 1 : mesh_group(&t->mesh, MESH_DP, ranks);
-  TRY(create(t, "dp", t->transfer, ranks, n, (size_t)largest_bucket(t) * dtype_bytes(run_reduce_type(&t->run)), &t->groups.dp));
-  n = mesh_group(&t->mesh, apart ? MESH_PP : MESH_PP | MESH_DP, ranks);
+  int n = mesh_group(&t->mesh, MESH_DP, ranks);
+  TRY(create_over_replicas(t, "dp", t->transfer, ranks, n, (size_t)largest_bucket(t) * dtype_bytes(run_reduce_type(&t->run)), &t->groups.dp));
+  n = mesh_group(&t->mesh, MESH_PP | MESH_DP, ranks);
   TRY(create(t, "sums", t->scalar, ranks, n, 2 * sizeof(double), &t->groups.sums));
   return ERR_OK;
 }

@@ -60,6 +60,7 @@ static struct run_config serial(const struct run_config *c)
   s.dump = DUMP_GRADIENTS;
   s.trace_time = defaults.trace_time;
   s.communicate = true;
+  s.align = false;
   s.slow_percent = defaults.slow_percent;
   s.slow_rank = defaults.slow_rank;
   s.slow_data_ms = defaults.slow_data_ms;

@@ -49,6 +49,8 @@ static void layouts_buckets_and_faults_share_one_truth(void)
   b.reduce_type = REDUCE_TYPE_BF16;
   b.synchronous = true;
   b.delay = DELAY_ALL;
+  b.communicate = false;
+  b.align = true;
   b.delay_ms = 7;
   b.delay_seed = 3;
   b.transport = TRANSPORT_STAGED;

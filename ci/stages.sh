@@ -11,7 +11,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 passed=0 failed=0 skipped=0 failures=()
 
 in_time() { timeout --kill-after=20 "$@"; }
-tests_of() { in_time 900 ctest --test-dir "$1" --output-on-failure --no-tests=error "${@:2}"; }
+tests_of() { in_time 900 ctest --test-dir "$1" -j4 --output-on-failure --no-tests=error "${@:2}"; }
 
 # build_rooms FOLDER ROOM... -- CMAKE-ARGUMENT...: the trainer and the tests of these rooms of reference/, and no more.
 build_rooms() {

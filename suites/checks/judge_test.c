@@ -48,6 +48,7 @@ static void a_check_with_no_evidence_at_all_never_passes(void)
   config_default(&nothing.config);
   nothing.config.dp = 2;
   nothing.config.reduce = REDUCE_ORDERED;
+  nothing.config.delay = DELAY_ALL;
   json_t *none = json_array();
   nothing.records = none;
   for (int i = 0; i < judge_checks_count; i++) {

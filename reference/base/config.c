@@ -73,6 +73,7 @@ const struct opt run_options[] = {
   {"overlap",          OPT_BOOL, AT(overlap),           "true",       "",                         "",          "reduce buckets while backward runs"},
   {"overlap_gather",   OPT_BOOL, AT(overlap_gather),    "true",       "",                         "",          "zero: gather updated weights while the next forward runs"},
   {"overlap_p2p",      OPT_BOOL, AT(overlap_p2p),       "true",       "",                         "",          "passes go on while a pipeline's messages travel; false: each message is waited for at once"},
+  {"recompute",        OPT_NAME, AT(recompute),         "none",       "none|selective|full",      "",          "made again in backward: nothing; attention, norms and GELU; all of a block but its input"},
   {"synchronous",      OPT_BOOL, AT(synchronous),       "false",      "",                         "",          "sends wait for their receiver"},
   {"transport",        OPT_NAME, AT(transport),         "nccl",       "nccl|staged",              "",          "device cuda: ranks exchange by NCCL, or through the host's memory and MPI (correctness only)"},
   {"nccl_algo",        OPT_NAME, AT(nccl_algo),         "auto",       "auto|ring|tree|nvls|nvlstree", "",      "device cuda, transport nccl: NCCL's algorithm; auto: its own choice"},

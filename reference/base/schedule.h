@@ -113,6 +113,8 @@ struct schedule_facts {
  * held twice, both ends of each transfer agree, no deadlock.  Fails: ERR_ARG, naming stage and action;
  * ERR_MEMORY. */
 enum err schedule_verify(const struct schedule *s, struct schedule_facts *out);
+/* Most micro-batches x chunks of a rank between I and W. */
+int schedule_pending_places(const struct schedule *s, int stage);
 /* Largest live * per_live + pending * per_pending of a rank at one time. */
 double schedule_peak(const struct schedule *s, int stage, double per_live, double per_pending);
 

@@ -228,6 +228,8 @@ static void places_are_no_more_than_are_needed(void)
       CHECK(s->splits == (s->kind == SCHEDULE_ZB_H1));
       if (!s->splits) CHECK(s->weight_slots[stage] == 0);
       if (s->splits && s->m >= s->p) CHECK(s->weight_slots[stage] == s->p); /* live and pending together */
+      const int late = s->splits ? (stage + 1 < s->m ? stage + 1 : s->m) : 0; /* one more than are held back */
+      CHECK(schedule_pending_places(s, stage) == late);
     }
   }
 }

@@ -141,6 +141,17 @@ double schedule_peak(const struct schedule *s, int stage, double per_live, doubl
   return most_held(s, stage, per_live, per_pending, &live, &pending);
 }
 
+int schedule_pending_places(const struct schedule *s, int stage)
+{
+  int now = 0, most = 0;
+  for (int i = 0; i < s->n[stage]; i++) {
+    now += s->list[stage][i].pass == PASS_BACKWARD_INPUT;
+    now -= s->list[stage][i].pass == PASS_BACKWARD_WEIGHT;
+    if (now > most) most = now;
+  }
+  return most;
+}
+
 /* --- the whole ------------------------------------------------------------------------ */
 
 static enum err check_lists(const struct schedule *s)

@@ -1,6 +1,7 @@
 /* activations.c - the plan of a rank's activations and the views into it. */
 #include "model/activations.h"
 
+#include "base/fault.h"
 #include "params/plan.h"
 
 #include <stdlib.h>
@@ -65,44 +66,57 @@ static void close_stash(struct builder *b, const char *name, int64_t first, int6
 
 /* --- blocks ------------------------------------------------------------------------------ */
 
-static void add_attention_saved(struct builder *b, struct block_saved *k)
+/* Parts of what forward makes and backward reads (activations.h). */
+enum { QUICK = 1, WIDE = 2, INPUTS = 4, ALL = QUICK | WIDE | INPUTS };
+
+static int kept(const struct activation_sizes *z)
 {
-  add_tensor(b, &k->ln1, b->z->n, b->z->C);
-  add_tensor(b, &k->mixed, b->z->N, b->z->C / b->z->t);
+  return z->recompute == RECOMPUTE_FULL ? 0 : z->recompute == RECOMPUTE_SELECTIVE ? WIDE : ALL;
+}
+/* When split, the linear layers' inputs have a place of their own, which outlives the slot. */
+static int in_slot(const struct activation_sizes *z) { return kept(z) & (z->split ? ~INPUTS : ALL); }
+static int made_again(const struct activation_sizes *z) { return ALL & ~kept(z) & (z->split ? ~INPUTS : ALL); }
+
+static void add_attention(struct builder *b, int parts, struct block_stash *k, struct block_saved *saved)
+{
+  const struct activation_sizes *z = b->z;
+  if (parts & QUICK) add_typed(b, &k->mean1, z->state, z->n, 1);
+  if (parts & QUICK) add_typed(b, &k->rstd1, z->state, z->n, 1);
+  if (parts & WIDE) add_tensor(b, &k->qkv, z->N, 3 * z->C / z->t);
+  if (parts & QUICK) add_typed(b, &k->lse, z->state, z->N, z->H / z->t);
+  if (parts & INPUTS) add_tensor(b, &saved->ln1, z->n, z->C);
+  if (parts & INPUTS) add_tensor(b, &saved->mixed, z->N, z->C / z->t);
 }
 
-static void add_mlp_saved(struct builder *b, struct block_saved *k)
+static void add_mlp(struct builder *b, int parts, struct block_stash *k, struct block_saved *saved)
 {
-  add_tensor(b, &k->ln2, b->z->n, b->z->C);
-  add_tensor(b, &k->act, b->z->N, 4 * b->z->C / b->z->t);
+  const struct activation_sizes *z = b->z;
+  if (parts & WIDE) add_tensor(b, &k->sum, z->n, z->C);
+  if (parts & QUICK) add_typed(b, &k->mean2, z->state, z->n, 1);
+  if (parts & QUICK) add_typed(b, &k->rstd2, z->state, z->n, 1);
+  if (parts & WIDE) add_tensor(b, &k->fc, z->N, 4 * z->C / z->t);
+  if (parts & INPUTS) add_tensor(b, &saved->ln2, z->n, z->C);
+  if (parts & INPUTS) add_tensor(b, &saved->act, z->N, 4 * z->C / z->t);
 }
 
 static void describe_stash(struct builder *b, int64_t l, struct block_stash *k, struct block_saved *saved)
 {
   const struct activation_sizes *z = b->z;
-  const int64_t N = z->N, n = z->n, C = z->C, L = z->layers;
+  const int64_t L = z->layers;
   const int64_t forward = action_forward(l), second = action_mlp_backward(L, l),
                 first = action_attention_backward(L, l);
   const int64_t read = l + 1 < L ? action_attention_backward(L, l + 1) : z->ends ? action_head_backward(L) : b->end;
 
   open_region(b, &k->attention);
-  add_typed(b, &k->mean1, z->state, n, 1);
-  add_typed(b, &k->rstd1, z->state, n, 1);
-  add_tensor(b, &k->qkv, N, 3 * C / z->t);
-  add_typed(b, &k->lse, z->state, N, z->H / z->t);
-  if (!z->split) add_attention_saved(b, saved);
+  add_attention(b, in_slot(z), k, saved);
   close_stash(b, "attention", forward, first);
 
   open_region(b, &k->mlp);
-  add_tensor(b, &k->sum, n, C);
-  add_typed(b, &k->mean2, z->state, n, 1);
-  add_typed(b, &k->rstd2, z->state, n, 1);
-  add_tensor(b, &k->fc, N, 4 * C / z->t);
-  if (!z->split) add_mlp_saved(b, saved);
+  add_mlp(b, in_slot(z), k, saved);
   close_stash(b, "mlp", forward, second);
 
   open_region(b, &k->out_region);
-  add_tensor(b, &k->out, n, C);
+  add_tensor(b, &k->out, z->n, z->C);
   close_stash(b, "block output", forward, read);
 }
 
@@ -110,10 +124,10 @@ static void describe_saved(struct builder *b, struct block_saved *k)
 {
   const struct activation_sizes *z = b->z;
   open_region(b, &k->attention);
-  add_attention_saved(b, k);
+  add_attention(b, INPUTS, NULL, k);
   close_region(b, "saved attention", 0, b->end);
   open_region(b, &k->mlp);
-  add_mlp_saved(b, k);
+  add_mlp(b, INPUTS, NULL, k);
   close_region(b, "saved mlp", 0, b->end);
 
   open_region(b, &k->attention_gradient);
@@ -135,15 +149,24 @@ static void describe_work(struct builder *b, int64_t l, struct block_work *k)
 
   open_region(b, &k->forward);
   add_whole(b, &k->whole[BLOCK_FORWARD]);
+  add_attention(b, ALL & ~kept(z), &k->in_forward.stash, &k->in_forward.saved);
+  add_mlp(b, ALL & ~kept(z), &k->in_forward.stash, &k->in_forward.saved);
   close_region(b, "block forward", forward, forward);
 
+  open_region(b, &k->again);
+  if (z->recompute == RECOMPUTE_FULL) add_attention(b, made_again(z), &k->in_backward.stash, &k->in_backward.saved);
+  close_region(b, "attention again", second, first);
+
   open_region(b, &k->mlp_backward);
+  add_mlp(b, made_again(z), &k->in_backward.stash, &k->in_backward.saved);
   if (!z->split) add_tensor(b, &k->d_act, N, 4 * C / z->t);
   add_tensor(b, &k->d_mlp, z->n, C);
   add_whole(b, &k->whole[BLOCK_MLP_BACKWARD]);
   close_region(b, "mlp backward", second, second);
 
   open_region(b, &k->attention_backward);
+  if (z->recompute == RECOMPUTE_SELECTIVE)
+    add_attention(b, made_again(z), &k->in_backward.stash, &k->in_backward.saved);
   if (!z->split) add_tensor(b, &k->d_qkv, N, 3 * C / z->t);
   add_tensor(b, &k->d_mixed, N, C / z->t);
   add_tensor(b, &k->d_attention, z->n, C);
@@ -224,7 +247,7 @@ static void describe(struct builder *b, struct activations *a)
   }
 }
 
-/* --- create, destroy ------------------------------------------------------------------------- */
+/* --- lists ----------------------------------------------------------------------------------- */
 
 /* calloc's room for at least one, so that none is no failure. */
 static void *list(int64_t n, size_t each) { return calloc((size_t)(n > 0 ? n : 1), each); }
@@ -243,10 +266,43 @@ static enum err allocate_lists(const struct activation_sizes *z, struct activati
   a->embeddings = list(z->slots, sizeof *a->embeddings);
   a->input_regions = list(z->inputs, sizeof *a->input_regions);
   a->inputs = list(z->inputs, sizeof *a->inputs);
-  if (!a->stash || !a->saved || !a->work || !a->heads || !a->embedding_regions || !a->embeddings || !a->input_regions ||
+  if (z->recompute != RECOMPUTE_NONE) a->stash_forward = list(z->slots * L, sizeof *a->stash_forward);
+  if (!a->stash || (z->recompute != RECOMPUTE_NONE && !a->stash_forward) || !a->saved || !a->work || !a->heads || !a->embedding_regions || !a->embeddings || !a->input_regions ||
       !a->inputs)
     FAIL(ERR_MEMORY, "activations: lists of %d slots of %lld blocks", z->slots, (long long)L);
   return ERR_OK;
+}
+
+/* --- what passes share ------------------------------------------------------------------------ */
+
+static void adopt(struct tensor *to, const struct tensor *from)
+{
+  if (to->at == NULL) *to = *from;
+}
+
+static void adopt_stash(struct block_stash *to, const struct block_stash *from)
+{
+  adopt(&to->mean1, &from->mean1);
+  adopt(&to->rstd1, &from->rstd1);
+  adopt(&to->qkv, &from->qkv);
+  adopt(&to->lse, &from->lse);
+  adopt(&to->sum, &from->sum);
+  adopt(&to->mean2, &from->mean2);
+  adopt(&to->rstd2, &from->rstd2);
+  adopt(&to->fc, &from->fc);
+}
+
+/* What is not kept is, in any slot, where the block's forward has it and where its backward has it. */
+static void share_passing(struct activations *a, const struct activation_sizes *z)
+{
+  for (int64_t k = 0; k < z->slots * a->layers; k++) {
+    const struct block_work *work = &a->work[k % a->layers];
+    if (fault_is(FAULT_MM_RECOMPUTE_BUFFER_ALIASED) && kept(z) == WIDE) a->stash[k].fc = a->stash[0].fc;
+    a->stash_forward[k] = a->stash[k];
+    adopt_stash(&a->stash_forward[k], &work->in_forward.stash);
+    adopt_stash(&a->stash[k], &work->in_backward.stash);
+  }
+  for (int64_t k = 0; !z->split && k < a->n_saved * a->layers; k++) a->saved[k] = a->work[k % a->layers].in_backward.saved;
 }
 
 /* Backward whole: the gradients that weights need die in the half that makes them, in any slot. */
@@ -257,6 +313,8 @@ static void share_gradients(struct activations *a)
     a->saved[k].d_qkv = a->work[k % a->layers].d_qkv;
   }
 }
+
+/* --- create, destroy ------------------------------------------------------------------------- */
 
 enum err activations_allocate(struct dev *d, const struct activation_sizes *sizes, struct activations *a)
 {
@@ -275,6 +333,7 @@ enum err activations_allocate(struct dev *d, const struct activation_sizes *size
   b.placing = true;
   b.block = a->block;
   describe(&b, a);
+  if (sizes->recompute != RECOMPUTE_NONE) share_passing(a, sizes);
   if (!sizes->split) share_gradients(a);
   plan_destroy(b.plan);
   return ERR_OK;
@@ -289,6 +348,7 @@ void activations_free(struct dev *d, struct activations *a)
 {
   dev_free(d, a->block);
   free(a->stash);
+  free(a->stash_forward);
   free(a->saved);
   free(a->work);
   free(a->heads);

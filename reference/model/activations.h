@@ -37,10 +37,26 @@
  *   slots (L S + E, or L A + E) + weight_slots L W + h D + max(R + G, Q + losses)
  * D, R and losses with the head, E with the embedding only; in both cases inputs * s n C more, and kept for O15
  * 2 s n C for each block, embedding and final norm, 8 N for the losses.
+ *
+ * Recompute.  What a block's forward makes and its backward reads, in three parts:
+ *   quick   s (4 n + N H / t)              means and deviations of both norms, log-sums of attention
+ *   wide    s (n C + N (3 C + 4 C) / t)    sum; qkv, c_fc
+ *   inputs  s (2 n C + N (C + 4 C) / t)    of the linear layers: ln_1, attention, ln_2, gelu
+ * none keeps all; selective keeps wide alone: what it makes again are attention, norms and gelu, no product with a
+ * weight and no collective; full keeps nothing but the output, which is the next block's input, and makes all again
+ * but the output (which no backward reads): three of the four products, and all collectives of forward but the last.
+ * What is not kept has bytes inside the pass, in forward and again in backward.  Then S, A, W, F and G above are
+ *
+ *   S, A  = s n C + what is kept              selective s (2 n C + 7 N C / t), full s n C
+ *   F     = what is not, and Q                inside a block's forward
+ *   G    += what is not of mlp (selective), of both (full): s (n (C + 2) + 4 N C / t), s (n (3 C + 4) + N (12 C + H) / t)
+ *   split   inputs are in the weight slot, from the backward for inputs on (places there: the most micro-batches between
+ *           the two backwards): G += s (2 n + N H / t) (selective, in attention), s (n (C + 4) + N (6 C + H) / t) (full)
  */
 #ifndef MODEL_ACTIVATIONS_H
 #define MODEL_ACTIVATIONS_H
 
+#include "base/config.h"
 #include "device/dev.h"
 
 struct region {
@@ -68,9 +84,17 @@ struct block_saved {
   struct tensor d_qkv, d_attention, d_act, d_mlp; /* d_attention, d_mlp: whole rows, only when split */
 };
 
+/* What is not kept, where one pass has it; its own regions are empty. */
+struct block_passing {
+  struct block_stash stash;
+  struct block_saved saved;
+};
+
 /* What lives inside a pass. */
 struct block_work {
   struct region forward, weight;
+  struct region again; /* of full: attention's, made before the second half's backward, used in the first's */
+  struct block_passing in_forward, in_backward;
   struct region mlp_backward;
   struct tensor d_act, d_mlp;                /* d_mlp: in the projection's output, then in ln_2's */
   struct region attention_backward;
@@ -95,7 +119,8 @@ struct head_work {
 struct activations {
   int64_t layers, now; /* of the largest chunk; the action being queued */
   int n_saved, n_heads;
-  struct block_stash *stash; /* [slots][layers]   */
+  struct block_stash *stash;         /* [slots][layers], as backward reads it              */
+  struct block_stash *stash_forward; /* as forward writes it; NULL: all is kept, so stash  */
   struct block_saved *saved; /* [n_saved][layers] */
   struct block_work *work;   /* [layers]          */
   struct head_stash *heads;  /* [n_heads]         */
@@ -115,6 +140,7 @@ struct activation_sizes {
   int t, slots, weight_slots, inputs, heads;
   bool begins, ends; /* the rank has the embedding; the head */
   bool split, sequence;
+  enum recompute recompute;
   bool shared;   /* by lifetimes, as above */
   bool separate; /* all live from first to last, so that none share bytes */
 };

@@ -5,6 +5,7 @@
 #include "model/tied.h"
 
 #include "base/fault.h"
+#include "base/schedule.h"
 
 #include <stdlib.h>
 
@@ -42,15 +43,42 @@ static enum err create_chunks(struct model *m)
   return ERR_OK;
 }
 
+/* What W needs is there from the forward on; with recompute only from the backward for inputs on: as many places as
+ * micro-batches are between the two in the run's schedule. */
+static enum err weight_places(const struct model_config *c, int *out)
+{
+  const struct run_config *run = c->run;
+  const int m = (int)(run->global_batch / (run->micro_batch * run->dp * run->replicas));
+  struct schedule *s;
+  *out = c->weight_slots;
+  if (run->recompute == RECOMPUTE_NONE || c->weight_slots == 0) return ERR_OK;
+  TRY(schedule_create((enum schedule_kind)run->schedule, (int)run->pp, m, (int)run->chunks, &s));
+  const int most = s->splits ? schedule_pending_places(s, c->place.pp_rank) : c->weight_slots;
+  if (most < *out) *out = most;
+  schedule_destroy(s);
+  return ERR_OK;
+}
+
+static enum err create_places(struct model *m)
+{
+  const struct model_config *c = &m->config;
+  m->head_held = malloc((size_t)c->slots * sizeof *m->head_held);
+  if (m->head_held == NULL) FAIL(ERR_MEMORY, "model: %d slots", c->slots);
+  for (int i = 0; i < c->slots; i++) m->head_held[i] = -1;
+  m->weight_held = malloc((size_t)(c->weight_slots + 1) * sizeof *m->weight_held);
+  if (m->weight_held == NULL) FAIL(ERR_MEMORY, "model: %d weight slots", c->weight_slots);
+  for (int i = 0; i < c->weight_slots; i++) m->weight_held[i] = c->run->recompute == RECOMPUTE_NONE ? i : -1;
+  return ERR_OK;
+}
+
 static enum err create_memory(struct model *m)
 {
   const struct model_config *c = &m->config;
   const struct run_config *run = c->run;
   int64_t layers = 0;
-  int heads = 0;
-  m->head_held = malloc((size_t)c->slots * sizeof *m->head_held);
-  if (m->head_held == NULL) FAIL(ERR_MEMORY, "model: %d slots", c->slots);
-  for (int i = 0; i < c->slots; i++) m->head_held[i] = -1;
+  int heads = 0, weights;
+  TRY(create_places(m));
+  TRY(weight_places(c, &weights));
   if (m->ends) TRY(head_places(run, &heads));
   for (int i = 0; i < m->chunks; i++)
     if (m->chunk[i].layers > layers) layers = m->chunk[i].layers;
@@ -64,13 +92,14 @@ static enum err create_memory(struct model *m)
                                          .layers = layers,
                                          .t = c->tp.size,
                                          .slots = c->slots,
-                                         .weight_slots = c->weight_slots,
+                                         .weight_slots = weights,
                                          .inputs = c->inputs,
                                          .heads = heads < c->slots ? heads : c->slots,
                                          .begins = m->begins,
                                          .ends = m->ends,
                                          .split = c->split,
                                          .sequence = m->n < m->N,
+                                         .recompute = (enum recompute)run->recompute,
                                          .shared = c->slots == 1 && m->chunks == 1 && !c->split,
                                          .separate = c->separate};
   return activations_allocate(c->dev, &sizes, &m->memory);
@@ -118,6 +147,7 @@ void model_destroy(struct model *m)
   tied_destroy(m);
   kept_destroy(m);
   activations_free(m->config.dev, &m->memory);
+  free(m->weight_held);
   free(m->head_held);
   free(m->chunk);
   free(m);
@@ -182,9 +212,26 @@ static enum err end_input(const struct model *m, int64_t i)
   return region_end(m->config.compute, &m->memory, &m->memory.embedding_regions[m->now.pass->slot]);
 }
 
+/* The lowest place of what W needs that no weight slot holds is the pass's, until its W. */
+static enum err take_weight_place(struct model *m)
+{
+  const int slot = m->now.pass->weight_slot;
+  if (!m->config.split || m->config.run->recompute == RECOMPUTE_NONE) return ERR_OK;
+  for (int place = 0; place < m->memory.n_saved; place++) {
+    bool held = false;
+    for (int i = 0; i < m->config.weight_slots; i++) held |= m->weight_held[i] == place;
+    if (held) continue;
+    m->weight_held[slot] = place;
+    return ERR_OK;
+  }
+  FAIL(ERR_ARG, "backward for inputs in weight slot %d: %d wait for that for weights, all that this schedule needs", slot,
+       m->memory.n_saved);
+}
+
 static enum err backward(struct model *m, const struct tensor *scale)
 {
   const struct chunk *c = m->now.chunk;
+  TRY(take_weight_place(m));
   const struct tensor out = block_out(m, c->layers - 1);
   m->now.drop = m->config.run->dropout > 0.0;
   m->now.scale = scale;
@@ -203,7 +250,10 @@ static enum err backward(struct model *m, const struct tensor *scale)
 static enum err backward_weight(struct model *m)
 {
   if (fault_is(FAULT_PP_ZB_BYPASSES_HOOKS)) m->now.ready = NULL;
+  if (m->weight_held[m->now.pass->weight_slot] < 0)
+    FAIL(ERR_ARG, "backward for weights in slot %d: no backward for inputs has left anything there", m->now.pass->weight_slot);
   for (int64_t i = m->now.chunk->layers - 1; i >= 0; i--) TRY(block_backward_weight(m, i));
+  if (m->config.run->recompute != RECOMPUTE_NONE) m->weight_held[m->now.pass->weight_slot] = -1;
   return ERR_OK;
 }
 

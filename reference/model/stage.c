@@ -152,6 +152,7 @@ enum err stage_dropout(const struct model *m, int64_t layer, enum stage_site sit
 {
   const struct run_config *run = m->config.run;
   if (fault_is(FAULT_PP_LAYER_NUMBER_LOCAL)) layer -= m->now.chunk->first;
+  if (fault_is(FAULT_RNG_RECOMPUTE_FRESH_MASK) && m->now.again) layer += run->layers;
   const struct rng_key key = {(uint64_t)run->seed, RNG_DROPOUT + (uint32_t)(layer + 1) * 4 + (uint32_t)site, 0};
   return op_dropout(m->config.compute, y, x, run->dropout, key, &m->config.step, &m->now.pass->in->samples,
                     run->positions, m->T, tp_row0(&m->config.tp, m->N));

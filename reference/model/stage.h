@@ -21,6 +21,7 @@ struct walk {
   const struct chunk *chunk;
   const struct model_pass *pass;
   bool drop, last;
+  bool again; /* forward's operations, in backward */
   model_ready ready; /* NULL: nobody asks */
   void *ready_arg;
   const struct tensor *scale;
@@ -38,6 +39,7 @@ struct model {
   void *term;              /* sums.h */
   int chunks;
   struct chunk *chunk;
+  int *weight_held; /* [weight_slots] the place of what W needs, -1: none */
   int *head_held; /* [slots] the head's place of a forward that waits for its backward, -1: none */
   struct activations memory;
   struct kept kept;

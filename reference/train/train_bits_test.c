@@ -43,6 +43,24 @@ static void stages_in_bf16_equal_one_in_bits(void)
   }
 }
 
+/* What backward makes again has the bits of what is kept; sums over emulated replicas too. */
+static void recompute_changes_no_bit(void)
+{
+  static const char *const again[] = {"recompute: selective", "recompute: full", "recompute: full\npp: 2\nschedule: zb-h1",
+                                      "recompute: selective\ndp: 2\nreduce: ordered", "recompute: full\nreplicas: 2"};
+  fixture_run("kept", "dump: gradients\ndropout: 0.1\nglobal_batch: 8\nevaluate_each: 1");
+  fixture_run("kepttwo", "dump: gradients\ndropout: 0.1\nglobal_batch: 8\nevaluate_each: 1\nreplicas: 2");
+  if (!CHECK(TRAIN(1, "kept", "kepttwo") == 0)) return;
+  for (int i = 0; i < 5; i++) {
+    char name[16], settings[256];
+    snprintf(name, sizeof name, "again%d", i);
+    snprintf(settings, sizeof settings, "dump: gradients\ndropout: 0.1\nglobal_batch: 8\nevaluate_each: 1\n%s", again[i]);
+    fixture_run(name, settings);
+    if (!CHECK(TRAIN(i == 2 || i == 3 ? 2 : 1, name) == 0)) return;
+    CHECK(fixture_same_bits(name, i < 3 ? "kept" : "kepttwo"));
+  }
+}
+
 static void lazy_sees_every_access_ordered(void)
 {
   char name[16], settings[256];
@@ -68,6 +86,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(ranks_equal_emulated_replicas_in_bits),
     TEST(stages_in_bf16_equal_one_in_bits),
+    TEST(recompute_changes_no_bit),
     TEST(lazy_sees_every_access_ordered),
   };
   return fixture_main("train_bits", tests, sizeof tests / sizeof *tests);

@@ -1,4 +1,4 @@
-/* bits.c - comparisons in bits, and the three checks of O8 that are made of them. */
+/* bits.c - comparisons in bits, and the checks of O8 that are made of them. */
 #include "bits.h"
 
 #include "checks.h"
@@ -166,6 +166,13 @@ void undelayed_judge(const struct run_data *run, const struct companion *wanted,
 {
   verdict_start(out, "undelayed", "O8");
   judge_against(run, wanted, companions, n, "undelayed", true, "no delay is planted", out);
+}
+
+void recompute_off_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
+                         struct verdict *out)
+{
+  verdict_start(out, "recompute_off", "O8");
+  judge_against(run, wanted, companions, n, "recompute_off", true, "backward makes nothing again", out);
 }
 
 void twin_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,

@@ -52,6 +52,7 @@ static struct run_config serial(const struct run_config *c)
   s.reduce_type = defaults.reduce_type;
   s.bucket = defaults.bucket;
   s.overlap = defaults.overlap;
+  s.recompute = defaults.recompute;
   s.overlap_p2p = defaults.overlap_p2p;
   s.synchronous = defaults.synchronous;
   s.transport = defaults.transport;
@@ -152,6 +153,16 @@ int companions_undelayed(const struct run_config *c, struct companion *out, int 
   struct run_config s = *c;
   on_time(&s);
   take(out, &n, max, "undelayed", &s);
+  return n;
+}
+
+int companions_recompute_off(const struct run_config *c, struct companion *out, int max)
+{
+  int n = 0;
+  if (c->recompute == RECOMPUTE_NONE) return n;
+  struct run_config s = *c;
+  s.recompute = RECOMPUTE_NONE;
+  take(out, &n, max, "recompute_off", &s);
   return n;
 }
 

@@ -102,6 +102,17 @@ static bool embedding_only_differs(const struct signs *s)
   return false;
 }
 
+/* Bits change with recompute alone.  Selective makes nothing with a mask in it again. */
+static bool masks_are_drawn_anew(const struct signs *s)
+{
+  const struct run_config *c = &s->run->config;
+  return signs_failed(s, "recompute_off") != NULL && s->clean_loss && c->recompute == RECOMPUTE_FULL && c->dropout > 0.0;
+}
+static bool recompute_reads_another_block(const struct signs *s)
+{
+  return signs_failed(s, "recompute_off") != NULL && s->clean_loss;
+}
+
 /* Overlap on and off differ, or lazy saw gradients touched while their reduction may still be under way. */
 static bool overlap_is_unordered(const struct signs *s)
 {
@@ -280,6 +291,8 @@ static const struct {
   {FAULT_LN_RANK_TOKEN_IMBALANCE, loss_is_mean_over_replicas},
   {FAULT_CLIP_MAX_FOR_MIN, factor_above_one},
   {FAULT_OPT_LR_STEPS_BY_WORLD, schedule_runs_ahead},
+  {FAULT_RNG_RECOMPUTE_FRESH_MASK, masks_are_drawn_anew},
+  {FAULT_MM_RECOMPUTE_BUFFER_ALIASED, recompute_reads_another_block},
   {FAULT_RNG_NONDETERMINISTIC_EMBEDDING_BWD, embedding_only_differs},
   {FAULT_PP_LAYER_NUMBER_LOCAL, cuts_masks_of_stages_differ},
   {FAULT_PP_META_SHAPES_OR_POSITIONS, cuts_stages_see_other_inputs},

@@ -173,6 +173,33 @@ static void what_differs_from_run_to_run_tells_whose_order(void)
   whole_teardown(&w);
 }
 
+/* Bits that only recompute changes: by masks where it makes any again, else by what it reads. */
+static void recompute_that_changes_bits_tells_masks_from_places(void)
+{
+  static const struct {
+    enum recompute level;
+    double dropout;
+    enum fault want;
+  } cases[] = {{RECOMPUTE_FULL, 0.1, FAULT_RNG_RECOMPUTE_FRESH_MASK},
+               {RECOMPUTE_FULL, 0.0, FAULT_MM_RECOMPUTE_BUFFER_ALIASED},
+               {RECOMPUTE_SELECTIVE, 0.1, FAULT_MM_RECOMPUTE_BUFFER_ALIASED}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct run_config c = made_config(2);
+    c.recompute = cases[i].level;
+    c.dropout = cases[i].dropout;
+    whole_setup(&w, &c);
+    w.checks[w.n++] = "recompute_off";
+    CHECK(judge_find("recompute_off")->companions(&c, w.b.wanted + w.b.n, 1) == 1);
+    made_run(&w.b.other[w.b.n], &w.b.wanted[w.b.n].config, 20);
+    w.b.companions[w.b.n] = &w.b.other[w.b.n].data;
+    w.b.n++;
+    CHECK(strcmp(whole_diagnose(&w), "") == 0);
+    made_bend(&w.b.other[w.b.n - 1], "gradients", 0, "c_fc.weight", 0.7, 0.0);
+    CHECK(whole_named(&w, cases[i].want));
+    whole_teardown(&w);
+  }
+}
+
 static void an_unordered_access_that_lazy_saw_is_told(void)
 {
   const struct run_config c = made_config(2);
@@ -265,6 +292,7 @@ int main(void)
     TEST(the_update_tells_factor_and_rate),
     TEST(what_is_not_a_number_first_tells_where_from),
     TEST(what_differs_from_run_to_run_tells_whose_order),
+    TEST(recompute_that_changes_bits_tells_masks_from_places),
     TEST(an_unordered_access_that_lazy_saw_is_told),
     TEST(a_hang_with_one_rank_through_is_uneven_steps),
     TEST(self_tests_tell_what_was_moved_wrongly),

@@ -6,7 +6,6 @@
 #include "predict.h"
 
 #include "base/fault.h"
-#include "base/schedule.h"
 #include "judge.h"
 #include "shapes.h"
 
@@ -36,7 +35,7 @@ static double parameters(const struct run_config *c)
 }
 
 /* The partition of a finished config is legal; of one that is not, nothing is in any stage. */
-static struct partition stages_of(const struct run_config *c)
+struct partition predict_stages(const struct run_config *c)
 {
   struct partition stages = {0};
   if (partition_make(c, &stages) != ERR_OK) err_clear();
@@ -45,7 +44,7 @@ static struct partition stages_of(const struct run_config *c)
 
 double predict_flat(const struct run_config *c, const struct layout *at)
 {
-  const struct partition stages = stages_of(c);
+  const struct partition stages = predict_stages(c);
   double count = 0.0;
   struct shape s;
   for (int i = 0; shapes_part(c, &stages, at, i, &s); i++) count += (double)padded(c, s.rows * s.cols);
@@ -71,7 +70,7 @@ static void close_bucket(struct fill *f)
 int64_t predict_buckets(const struct run_config *c, const struct layout *at, int64_t *counts, int64_t max)
 {
   struct fill f = {.counts = counts, .max = max};
-  const struct partition stages = stages_of(c);
+  const struct partition stages = predict_stages(c);
   const int64_t bucket = c->bucket;
   const bool two = c->tied && c->pp > 1; /* stages have the tied matrix */
   const int64_t each = run_shards(c) > 1 ? align_of(c) : 1;
@@ -101,81 +100,10 @@ int64_t predict_buckets(const struct run_config *c, const struct layout *at, int
 
 /* --- memory ------------------------------------------------------------------------------ */
 
-/* Places that the schedule keeps on a rank. */
-struct places {
-  double slots, weight_slots, inputs;
-  bool splits;
-};
-
-static struct places places_of(const struct run_config *c, const struct layout *at)
-{
-  struct places n = {.slots = 1.0};
-  struct schedule *s = NULL;
-  if (schedule_create((enum schedule_kind)c->schedule, (int)c->pp, (int)layout_each(c), (int)c->chunks, &s) == ERR_OK)
-    n = (struct places){(double)s->slots[at->pp], (double)s->weight_slots[at->pp], (double)s->inputs[at->pp],
-                        s->splits};
-  else err_clear();
-  schedule_destroy(s);
-  return n;
-}
-
-/* Layers of the rank's largest chunk, and of all. */
-static double layers_of(const struct run_config *c, const struct layout *at, double *all)
-{
-  const struct partition stages = stages_of(c);
-  double most = 0.0;
-  *all = 0.0;
-  for (int64_t k = at->pp; k < stages.stages; k += c->pp) {
-    const double layers = (double)(stages.first[k + 1] - stages.first[k]);
-    most = fmax(most, layers);
-    *all += layers;
-  }
-  return most;
-}
-
-/* Elements (in bf16 means, deviations and log-sums are float32, the rest is bf16), N rows of a micro-batch, n those of this rank's shard of the sequence, t tensor ranks, V' = V / t rounded up:
- *   block     n (4 C + 4) + N (12 C + H) / t   two norms, residual sum, output, means and deviations; qkv 3, attention,
- *                                              c_fc 4, gelu 4, a log-sum a head; where backward is split
- *             n (2 C + 4) + N (7 C + H) / t    of them until backward for inputs, and
- *             2 n C + N (12 C / t + 2 C)       until backward for weights, gradients of the linear layers' outputs among them
- *   ends      n C embedding; n (C + 2) + N (V' + 1) final norm and head; n C gradient of the residual stream
- *   half      N 4 C / t + n C (split: N C / t) inside half a block's backward, and N C where shards are gathered
- * and 8 bytes a row for the losses, 24 more where the vocabulary is cut.  Each is there as often as the schedule has
- * micro-batches under way; with one at a time and backward whole, what the last block and the head need share bytes. */
-static double activations(const struct run_config *c, const struct layout *at)
-{
-  const double C = (double)c->hidden, H = (double)c->heads, t = (double)c->tp,
-               N = (double)(c->micro_batch * c->sequence);
-  const double n = c->sequence_parallel ? N / t : N, s = work_bytes(c), V = ceil((double)c->vocab / t);
-  const double wide = state_bytes(c) / s; /* a statistic in elements of the others */
-  const bool first = layout_is_first(at), last = layout_is_last(c, at);
-  const struct places p = places_of(c, at);
-  double all;
-  const double L = layers_of(c, at, &all);
-  const double whole = n * (4.0 * C + 4.0 * wide) + N * (12.0 * C + H * wide) / t,
-               input = n * (2.0 * C + 4.0 * wide) + N * (7.0 * C + H * wide) / t;
-  const double weight = 2.0 * n * C + N * (12.0 * C / t + 2.0 * C);
-  const double embedding = first ? n * C : 0.0, head = last ? n * (C + 2.0 * wide) + N * (V + wide) : 0.0,
-               stream = last ? n * C : 0.0;
-  const double gathered = c->sequence_parallel ? N * C : 0.0,
-               half = N * C * (p.splits ? 1.0 : 4.0) / t + n * C + gathered;
-  const double losses = last ? N * (8.0 + (c->tp > 1 ? 24.0 : 0.0)) : 0.0;
-  const double kept = c->dump == DUMP_ALL ? s * 2.0 * n * C * (all + first + last) + (last ? 8.0 * N : 0.0) : 0.0;
-  const double places = s * p.inputs * n * C + kept;
-  if (c->chunks == 1 && p.slots == 1.0 && !p.splits)
-    return places + s * (L * whole + embedding) +
-           fmax(fmax(s * (head + stream + gathered), s * (head + gathered) + losses), s * (stream - n * C + half));
-  const double heads = c->schedule == SCHEDULE_GPIPE ? p.slots : 1.0;
-  return places +
-         s * (p.slots * (L * (p.splits ? input : whole) + embedding) + p.weight_slots * L * weight + heads * head +
-              stream) +
-         fmax(s * half, s * gathered + losses);
-}
-
 /* Of the token embedding, in elements. */
 static double embedding_part(const struct run_config *c, const struct layout *at)
 {
-  const struct partition stages = stages_of(c);
+  const struct partition stages = predict_stages(c);
   struct shape s;
   return shapes_part(c, &stages, at, 0, &s) && !s.frozen ? (double)(s.rows * s.cols) : 0.0;
 }
@@ -218,16 +146,19 @@ static double communication(const struct run_config *c, const struct layout *at)
 
 /* Sums of activations over tensor ranks, NC elements each: a layer two in forward and two in backward, the embedding
  * and the head one; with sequence parallel each is a gather and a scatter of half the bytes, and inputs are gathered again for the
- * gradients of weights.  The loss adds a largest and two sums a row; shards of norms and positions are summed once a step. */
+ * gradients of weights.  Full recompute has one sum of forward's once more, or two gathers and a scatter.  The loss
+ * adds a largest and two sums a row; shards of norms and positions are summed once a step. */
 static void tensor_traffic(const struct run_config *c, const struct layout *at, struct predicted *out)
 {
   const double C = (double)c->hidden, N = (double)(c->micro_batch * c->sequence), t = (double)c->tp,
                m = (double)layout_each(c);
   const bool first = layout_is_first(at), last = layout_is_last(c, at);
   double layers, half = (t - 1.0) / t * work_bytes(c);
-  layers_of(c, at, &layers);
+  predict_layers(c, at, &layers);
   if (c->tp == 1) return;
-  const double shares = m * (10.0 * layers + 2.0 * first + 3.0 * last), sums = m * (4.0 * layers + first + last);
+  const bool full = c->recompute == RECOMPUTE_FULL; /* forward's once more, but for each block's last sum */
+  const double shares = m * ((full ? 13.0 : 10.0) * layers + 2.0 * first + 3.0 * last),
+               sums = m * ((full ? 5.0 : 4.0) * layers + first + last);
   out->tensor_calls = (c->sequence_parallel ? shares : sums) + m * 2.0 * last;
   out->tensor_bytes =
       (c->sequence_parallel ? shares : 2.0 * sums) * half * N * C + m * last * 2.0 * (t - 1.0) / t * 24.0 * N;
@@ -271,7 +202,7 @@ static double flops(const struct run_config *c, double attention)
 
 void predict_at(const struct run_config *c, const struct layout *at, struct predicted *out)
 {
-  const struct partition stages = stages_of(c);
+  const struct partition stages = predict_stages(c);
   const double flat = predict_flat(c, at), bytes = state_bytes(c);
   const double moments = c->optimizer == OPTIMIZER_ADAMW && !fault_is(FAULT_MM_WRONG_ESTIMATE) ? 2.0 : 0.0,
                master = run_work_type(c) != run_state_type(c) ? 1.0 : 0.0;
@@ -281,7 +212,7 @@ void predict_at(const struct run_config *c, const struct layout *at, struct pred
     .parameters_bytes = flat * work_bytes(c),
     .gradients_bytes = gradients(c, at),
     .optimizer_bytes = (moments + master) * flat * bytes,
-    .activations_bytes = activations(c, at),
+    .activations_bytes = predict_activations(c, at),
     .communication_bytes = communication(c, at),
     .flops_full = flops(c, 1.0),
     .flops_causal = flops(c, 0.5),

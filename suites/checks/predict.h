@@ -16,6 +16,11 @@ double predict_flat(const struct run_config *c, const struct layout *at);
  * whole lines of every shard; where gradients are, buckets end with blocks.  counts (may be NULL) gets up to max of them, padding
  * included; returns how many there are. */
 int64_t predict_buckets(const struct run_config *c, const struct layout *at, int64_t *counts, int64_t max);
+struct partition predict_stages(const struct run_config *c);
+/* Layers of the rank's largest chunk, and of all. */
+double predict_layers(const struct run_config *c, const struct layout *at, double *all);
+/* Bytes of the rank's activations at their peak. */
+double predict_activations(const struct run_config *c, const struct layout *at);
 /* What predict() says of the worst rank, of the rank at `at`. */
 void predict_at(const struct run_config *c, const struct layout *at, struct predicted *out);
 

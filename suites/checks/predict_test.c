@@ -141,6 +141,26 @@ static void memory_of_each_part_by_hand(void)
   CHECK(of(&c).parameters_bytes == 8.0 * predict_flat(&c, &alone));
 }
 
+/* One block of 6 channels and 2 heads; what its backward makes again is larger than what the head needs. */
+static void memory_of_what_is_made_again_by_hand(void)
+{
+  struct run_config c = made_config(1);
+  const double N = 8.0, C = 6.0, H = 2.0, half = 5.0 * C;
+  c.dump = DUMP_NONE;
+  c.recompute = RECOMPUTE_SELECTIVE; /* output, sum, qkv, c_fc stay; mlp's norm, its two statistics and gelu come again */
+  CHECK(of(&c).activations_bytes == 4.0 * N * (9.0 * C + C + half + (C + 2.0 + 4.0 * C)));
+  c.recompute = RECOMPUTE_FULL; /* the output stays; all else comes again */
+  CHECK(of(&c).activations_bytes == 4.0 * N * (C + C + half + (15.0 * C + 4.0 + H)));
+  c.pp = 2; /* the last of two stages, its weights' backward one later: a micro-batch between the two backwards is there, and one more; two inputs */
+  c.schedule = SCHEDULE_ZB_H1;
+  c.layers = 2;
+  struct predicted p;
+  const struct layout last = {.pp = 1};
+  predict_at(&c, &last, &p);
+  const double weights = 16.0 * C, head = C + 2.0 + 11.0 + 1.0, in_forward = 15.0 * C + 4.0 + H;
+  CHECK(p.activations_bytes == 4.0 * N * (C + 2.0 * C + 2.0 * weights + head + in_forward));
+}
+
 /* --- the check of memory ------------------------------------------------------------------- */
 
 static struct bench b;
@@ -203,6 +223,7 @@ int main(void)
     TEST(sharded_buckets_are_cut_where_every_shard_has_whole_lines),
     TEST(sums_are_sent_on_a_ring),
     TEST(memory_of_each_part_by_hand),
+    TEST(memory_of_what_is_made_again_by_hand),
     TEST(memory_passes_within_the_formula_and_fails_beyond_it),
   };
   return test_main("predict", tests, sizeof tests / sizeof *tests);

@@ -105,6 +105,15 @@ static void forward(struct walk *w, int64_t k)
   say(w, "allreduce", DTYPE_F64, 2 * rows(w));
 }
 
+/* Before the backward of a block's second half, which is the first to come: all of forward's but its last sum. */
+static void forward_again(struct walk *w)
+{
+  if (w->c->recompute != RECOMPUTE_FULL) return;
+  gather(w);
+  reduce(w);
+  gather(w);
+}
+
 /* Inputs of the layers cut by columns, gathered again for the gradients of their weights, where not in a pass of its own. */
 static void backward(struct walk *w, int64_t k, bool with_weights, bool last)
 {
@@ -115,6 +124,7 @@ static void backward(struct walk *w, int64_t k, bool with_weights, bool last)
     sum_shards(w, last, 2 * C);
   }
   for (int64_t l = 2 * w->stages.first[k + 1] - 1; l >= 2 * w->stages.first[k]; l--) {
+    if (l % 2 == 1) forward_again(w);
     gather(w);
     if (with_weights) gather(w);
     reduce(w);

@@ -134,8 +134,28 @@ static void buckets_of_the_tied_matrix_are_alike(void)
   }
 }
 
+/* Full recompute has forward's list once more in backward, but for each block's last sum. */
+static void forwards_collectives_come_again_with_full_recompute_alone(void)
+{
+  for (int sequence = 0; sequence < 2; sequence++) {
+    struct run_config c = a_case(1, 2, 1);
+    c.layers = 2;
+    c.sequence_parallel = sequence;
+    const int each = (int)layout_each(&c), more = (sequence ? 3 : 1) * 2 * each;
+    struct traffic none = of(&c, (struct layout){0}, TRAFFIC_TP);
+    c.recompute = RECOMPUTE_SELECTIVE;
+    struct traffic selective = of(&c, (struct layout){0}, TRAFFIC_TP);
+    c.recompute = RECOMPUTE_FULL;
+    struct traffic full = of(&c, (struct layout){0}, TRAFFIC_TP);
+    CHECK(selective.n == none.n && full.n == none.n + more);
+    traffic_free(&none);
+    traffic_free(&selective);
+    traffic_free(&full);
+  }
+}
+
 /* The closed formulas of predict() give the same totals as the lists. */
-static void check_totals(enum precision precision)
+static void check_totals(enum precision precision, enum recompute recompute)
 {
   static const struct {
     int64_t dp, tp, pp;
@@ -146,6 +166,7 @@ static void check_totals(enum precision precision)
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct run_config c = a_case(rows[i].dp, rows[i].tp, rows[i].pp);
     c.precision = precision;
+    c.recompute = recompute;
     c.layers = 4;
     c.schedule = rows[i].kind;
     c.sequence_parallel = rows[i].sequence;
@@ -175,7 +196,8 @@ static void check_totals(enum precision precision)
 
 static void totals_are_those_of_the_formulas(void)
 {
-  for (int p = PRECISION_F64; p <= PRECISION_BF16; p++) check_totals((enum precision)p);
+  for (int p = PRECISION_F64; p <= PRECISION_BF16; p++)
+    for (int r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL; r++) check_totals((enum precision)p, (enum recompute)r);
 }
 
 /* Of what passes hand on, of gradients of weights, and of the loss. */
@@ -214,6 +236,7 @@ int main(void)
     TEST(a_split_backward_gathers_the_same),
     TEST(stages_send_boundaries_and_the_tied_matrix),
     TEST(buckets_of_the_tied_matrix_are_alike),
+    TEST(forwards_collectives_come_again_with_full_recompute_alone),
     TEST(totals_are_those_of_the_formulas),
     TEST(types_are_those_of_work_and_of_state),
   };

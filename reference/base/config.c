@@ -71,6 +71,7 @@ const struct opt run_options[] = {
   {"reduce_type",      OPT_NAME, AT(reduce_type),       "auto",       "auto|float32|bf16",        "",          "of gradients while they are added over replicas; auto: as they are kept"},
   {"bucket",           OPT_INT,  AT(bucket),            "4194304",    "0..1099511627776",         "elements",  "of one gradient bucket; 0: one bucket"},
   {"overlap",          OPT_BOOL, AT(overlap),           "true",       "",                         "",          "reduce buckets while backward runs"},
+  {"prefetch",         OPT_INT,  AT(prefetch),          "1",          "0..512",                   "units",     "zero 3: weights gathered ahead of their use; memory for one block more each"},
   {"overlap_gather",   OPT_BOOL, AT(overlap_gather),    "true",       "",                         "",          "zero: gather updated weights while the next forward runs"},
   {"overlap_p2p",      OPT_BOOL, AT(overlap_p2p),       "true",       "",                         "",          "passes go on while a pipeline's messages travel; false: each message is waited for at once"},
   {"recompute",        OPT_NAME, AT(recompute),         "none",       "none|selective|full",      "",          "made again in backward: nothing; attention, norms and GELU; all of a block but its input"},
@@ -311,6 +312,8 @@ static enum err finish_zero(struct run_config *c)
 {
   const int64_t replicas = c->dp * c->replicas;
   if (c->zero == 0 && c->shard != 0) FAIL(ERR_CONFIG, "shard: %" PRId64 " with zero = 0, which shares nothing; valid: 0", c->shard);
+  if (c->zero != 3 && c->prefetch != 1)
+    FAIL(ERR_CONFIG, "prefetch: %" PRId64 " with zero = %" PRId64 ", which gathers no unit ahead; valid: 1", c->prefetch, c->zero);
   if (c->zero > ZERO_BUILT) FAIL(ERR_CONFIG, "zero: %" PRId64 " is not there yet; nearest valid: %d", c->zero, ZERO_BUILT);
   if (c->zero > 0 && replicas == 1)
     FAIL(ERR_CONFIG, "zero: %" PRId64 " shares among replicas, but dp is 1; nearest valid: 0, or dp = 2", c->zero);

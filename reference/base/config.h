@@ -69,6 +69,7 @@ struct run_config {
   int64_t replicas;         /* serial only: one accumulator for each of n emulated ranks, added in rank order */
   int64_t order_seed;       /* 0: micro-batches in order; else a permutation of each replica's            */
   int64_t zero;             /* what replicas share: 0 nothing, 1 optimizer state, 2 and gradients, 3 and weights */
+  int64_t prefetch;         /* zero 3: units gathered before the one in use is done with */
   int64_t shard;            /* ranks that share it, a divisor of the replicas; 0: all    */
   int64_t reduce, reduce_each, reduce_type;
   int64_t bucket;           /* elements of one gradient bucket; 0: one bucket        */

@@ -181,6 +181,7 @@ static void contradictions_name_the_nearest_valid_values(void)
     {"schedule=interleaved pp=2 chunks=2 reduce_each=microbatch", "microbatch with schedule interleaved; valid: step", ERR_CONFIG},
     {"zero=1", "zero: 1 is not there yet; nearest valid: 0", ERR_CONFIG},
     {"dp=4 shard=2", "shard: 2 with zero = 0, which shares nothing; valid: 0", ERR_CONFIG},
+    {"prefetch=2", "prefetch: 2 with zero = 0, which gathers no unit ahead; valid: 1", ERR_CONFIG},
     {"pp=2 stages=3,4", "stages: 3,4 are 7 layers together; valid: 8", ERR_CONFIG},
     {"pp=2 stages=8", "stages: 8 are 1; valid: pp * chunks = 2 * 1 = 2 of them", ERR_CONFIG},
     {"pp=2 reused=1", "reused: 1 blocks would share parameters across the ranks of pp = 2; valid: 0", ERR_CONFIG},

@@ -29,15 +29,20 @@ struct block {
   const struct block_work *work;
 };
 
+int block_row(const struct model *m, int64_t layer)
+{
+  char name[64];
+  snprintf(name, sizeof name, "transformer.h.%d.ln_1.weight", (int)layer);
+  return params_find(m->config.table, name);
+}
+
 static struct block block_at(const struct model *m, int64_t i, bool forward)
 {
   const struct activations *a = &m->memory;
   const struct model_pass *p = m->now.pass;
   const bool passing = forward && a->stash_forward;
   const int64_t layer = m->now.chunk->first + i, slot = p->slot * a->layers + i;
-  char name[64];
-  snprintf(name, sizeof name, "transformer.h.%d.ln_1.weight", (int)layer);
-  return (struct block){layer, params_find(m->config.table, name), passing ? &a->stash_forward[slot] : &a->stash[slot],
+  return (struct block){layer, block_row(m, layer), passing ? &a->stash_forward[slot] : &a->stash[slot],
                         passing           ? &a->work[i].in_forward.saved
                         : m->config.split ? &a->saved[m->weight_held[p->weight_slot] * a->layers + i]
                                           : &a->saved[slot],

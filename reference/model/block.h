@@ -11,6 +11,7 @@ enum err block_forward(struct model *m, int64_t i, const struct tensor *x);
 enum err block_backward(struct model *m, int64_t i, const struct tensor *x, const struct tensor *d_x);
 enum err block_backward_weight(struct model *m, int64_t i);
 /* Where the output stands. */
+int block_row(const struct model *m, int64_t layer); /* first row of the table of a block of the whole model */
 struct tensor block_out(const struct model *m, int64_t i);
 enum err block_end_out(const struct model *m, int64_t i);
 

@@ -299,6 +299,26 @@ enum err model_finish(struct model *m, model_ready ready, void *arg)
   return ERR_OK;
 }
 
+/* As embedding.c, block.c and head.c ask. */
+int model_lives(const struct model *m, int chunk, enum zero_pass pass, struct zero_life *out)
+{
+  const struct chunk *c = &m->chunk[chunk];
+  const struct flat *f = m->config.flat;
+  const bool forward = pass == ZERO_FORWARD, both = c->begins && c->ends && m->tied; /* embedding and head read one unit */
+  const int begin = 0, end = f->n_units - 1;
+  int n = 0;
+  if (forward && c->begins) out[n++] = (struct zero_life){begin, pass, both ? 2 : 1};
+  if (!forward && c->ends && m->tied) out[n++] = (struct zero_life){begin, pass, 1};
+  if (!forward && c->ends) out[n++] = (struct zero_life){end, pass, 1};
+  for (int64_t i = 0; i < c->layers; i++) {
+    const int64_t layer = c->first + (forward ? i : c->layers - 1 - i);
+    out[n++] = (struct zero_life){flat_unit_of(f, block_row(m, layer)), pass, 1};
+  }
+  if (forward && c->ends && m->tied && !both) out[n++] = (struct zero_life){begin, pass, 1};
+  if (forward && c->ends) out[n++] = (struct zero_life){end, pass, 1};
+  return n;
+}
+
 struct tensor model_boundary(const struct model *m, const struct model_pass *pass, bool output)
 {
   const struct chunk *c = &m->chunk[pass->chunk];

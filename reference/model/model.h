@@ -94,6 +94,10 @@ enum err model_backward_weight(struct model *m, const struct model_pass *pass, b
  * both stages call).  Then tells the tied matrix and the rows that no forward touches. */
 enum err model_finish(struct model *m, model_ready ready, void *arg);
 
+/* What a pass of the chunk needs of the weights (zero_plan), in order: places in `out` for its layers and 3 more.
+ * ZERO_BACKWARD: a backward, whole or for inputs; one for weights needs none.  Returns how many. */
+int model_lives(const struct model *m, int chunk, enum zero_pass pass, struct zero_life *out);
+
 /* [tp_rows, C], contiguous.  Input: what the stage before sends, received before the forward;
  * after the (input) backward: the gradient to send back.  Output: to be sent after the forward;
  * the gradient in it is received here before the backward.  Neither begins nor ends in another's

@@ -92,7 +92,7 @@ static enum err open_all(struct bench *b, int argc, char **argv)
   m.flat = b->flat;
   m.dev = b->dev;
   m.compute = b->compute;
-  const struct zero_config zero = {&b->run, b->table, b->flat, b->compute, weights};
+  const struct zero_config zero = {.run = &b->run, .table = b->table, .flat = b->flat, .compute = b->compute, .weights = weights};
   TRY(zero_create(&zero, &m.zero));
   TRY(ddp_create(&b->run, b->table, b->flat, NULL, b->compute, gradients, &m.ddp));
   TRY(model_create(&m, &b->model));

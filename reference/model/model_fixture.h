@@ -131,7 +131,7 @@ static inline bool rig_prepare(struct rig *r, const struct run_config *c, const 
   r->loss = tensor_at(s, DTYPE_F64, 1, 1);
   r->scale = tensor_at(s + 256, DTYPE_F64, 1, 1);
   r->step = tensor_at(s + 512, DTYPE_I32, 1, 1);
-  const struct zero_config zero = {&r->run, r->table, r->flat, r->compute, r->weights};
+  const struct zero_config zero = {.run = &r->run, .table = r->table, .flat = r->flat, .compute = r->compute, .weights = r->weights};
   struct run_config alone = r->run; /* nothing is reduced here */
   alone.dp = 1;
   if (!CHECK_OK(zero_create(&zero, &r->zero)) ||

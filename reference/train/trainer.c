@@ -205,7 +205,7 @@ static enum err create_training(struct trainer *t)
 {
   const struct schedule *s = t->training, *e = t->evaluation;
   const int stage = t->mesh.pp_rank;
-  const struct zero_config zero = {&t->run, t->table, t->flat, t->compute, t->working};
+  const struct zero_config zero = {.run = &t->run, .table = t->table, .flat = t->flat, .compute = t->compute, .weights = t->working};
   TRY(zero_create(&zero, &t->zero));
   TRY(ddp_create(&t->run, t->table, t->flat, t->groups.dp, t->compute, t->gradients, &t->ddp));
   const struct model_config config = {.run = &t->run, .table = t->table, .flat = t->flat, .place = t->place, .dev = t->dev,

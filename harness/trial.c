@@ -80,6 +80,20 @@ static int gather(const struct plan *p, const struct trial *t, int check, struct
   return t->n_companions[check];
 }
 
+/* A check says only that it missed a companion; how that run ended is known here. */
+static void say_missing(const struct plan *p, const struct trial *t, int check, const struct companion *wanted,
+                        const struct run_data *const *have, struct verdict *v)
+{
+  if (v->outcome == OUTCOME_PASS) return;
+  for (int i = 0; i < t->n_companions[check]; i++) {
+    const struct run *run = &p->runs[t->companions[check][i]];
+    const size_t used = strlen(v->sentence);
+    if (have[i] != NULL || run->data.text[0] == '\0') continue;
+    snprintf(v->sentence + used, sizeof v->sentence - used, "; companion '%s': %s", wanted[i].role, run->data.text);
+    return;
+  }
+}
+
 void trial_judge(struct plan *p, int index)
 {
   enum { ALL = SUITE_CHECKS_MAX * JUDGE_COMPANIONS_MAX };
@@ -107,6 +121,7 @@ void trial_judge(struct plan *p, int index)
     snprintf(v->observable, sizeof v->observable, "%s", t->checks[c]->observable);
     const int n = gather(p, t, c, wanted + total, have + total);
     t->checks[c]->judge(run, wanted + total, have + total, n, v);
+    say_missing(p, t, c, wanted + total, have + total, v);
     total += n;
   }
   judge_diagnose(run, wanted, have, total, t->verdicts, t->n_verdicts, &t->diagnosis);

@@ -120,6 +120,29 @@ static void a_machine_that_spoilt_the_run_catches_nothing(void)
   CHECK(t.outcome == OUTCOME_INVALID);
 }
 
+/* The check finds no companion; the watcher's sentence on that run says why. */
+static void how_a_missing_companion_ended_is_said(void)
+{
+  struct run runs[2] = {0};
+  struct trial t = {.n_checks = 1, .n_companions = {1}, .companions = {{1}}};
+  struct plan p = {.runs = runs, .n_runs = 2, .trials = &t, .n_trials = 1};
+  t.checks[0] = judge_find("rerun");
+  for (int i = 0; i < 2; i++) {
+    config_default(&runs[i].config);
+    runs[i].data.config = runs[i].config;
+    runs[i].data.records = json_array();
+    runs[i].ended = true;
+    snprintf(runs[i].data.end, sizeof runs[i].data.end, "exited");
+  }
+  snprintf(runs[1].data.end, sizeof runs[1].data.end, "killed");
+  snprintf(runs[1].data.text, sizeof runs[1].data.text, "rank 1 was killed by signal 9");
+  trial_judge(&p, 0);
+  CHECK(t.outcome != OUTCOME_PASS && t.n_verdicts == 2);
+  CHECK_TEXT_HAS(t.verdicts[1].sentence, "; companion 'rerun': rank 1 was killed by signal 9");
+  trial_release(&t);
+  for (int i = 0; i < 2; i++) json_decref((json_t *)(uintptr_t)runs[i].data.records);
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -130,6 +153,7 @@ int main(void)
     TEST(a_fault_is_caught_by_its_own_observable_only),
     TEST(a_hang_catches_only_faults_that_hang),
     TEST(a_machine_that_spoilt_the_run_catches_nothing),
+    TEST(how_a_missing_companion_ended_is_said),
   };
   return test_main("trial", tests, sizeof tests / sizeof *tests);
 }

@@ -1,6 +1,8 @@
 /* memory.c - the worst rank decides; what no category holds is named unaccounted. */
 #include "harness/memory.h"
 
+#include "suites/checks/predict.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +15,37 @@ double memory_needed(const struct run_config *c, int ranks_a_host)
   predict(c, &p);
   const int64_t ranks = config_ranks(c);
   return p.total_bytes * (double)(ranks < ranks_a_host ? ranks : ranks_a_host);
+}
+
+/* Bytes of the rank that needs most, the first of them. */
+static int worst_predicted(const struct run_config *c, struct predicted *out)
+{
+  struct predicted worst;
+  const int64_t ranks = config_ranks(c);
+  predict(c, &worst);
+  for (int rank = 0; rank < ranks; rank++) {
+    const struct layout at = layout_of(c, rank);
+    predict_at(c, &at, out);
+    if (out->total_bytes >= worst.total_bytes) return rank;
+  }
+  *out = worst;
+  return 0;
+}
+
+void memory_refusal(const struct run_config *c, double needed_bytes, double available_bytes, char *out, size_t room)
+{
+  struct predicted x;
+  const int rank = worst_predicted(c, &x);
+  double left[] = {x.parameters_bytes, x.gradients_bytes, x.optimizer_bytes, x.activations_bytes, x.communication_bytes};
+  size_t used = (size_t)snprintf(out, room, "%lld ranks of model %s need %.2f GiB of memory here, %.2f GiB are available; most on rank %d, %.0f bytes",
+                                 (long long)config_ranks(c), c->model, needed_bytes / 1073741824, available_bytes / 1073741824, rank, x.total_bytes);
+  for (int k = 0; k < 3 && used < room; k++) {
+    int largest = 0;
+    for (int i = 1; i < CATEGORIES - 1; i++)
+      if (left[i] > left[largest]) largest = i;
+    used += (size_t)snprintf(out + used, room - used, "%s%s %.0f bytes", k ? ", " : ": ", categories[largest], left[largest]);
+    left[largest] = -1;
+  }
 }
 
 /* Largest over smallest os_peak_bytes, and the record of the largest; each rank's last record counts. */

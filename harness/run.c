@@ -98,9 +98,10 @@ static enum err check_sizes(const struct session *s)
     const struct run *r = &s->plan.runs[i];
     if (r->config.device == DEVICE_CUDA) continue; /* the card's, which is asked when it is opened */
     const double needed = memory_needed(&r->config, ranks_a_host(s));
-    if (needed > s->env.available_bytes)
-      FAIL(ERR_MEMORY, "case %s: %d ranks of model %s need %.2f GiB of memory here, %.2f GiB are available", r->name, r->ranks,
-           r->config.model, needed / 1073741824, s->env.available_bytes / 1073741824);
+    char why[512];
+    if (needed <= s->env.available_bytes) continue;
+    memory_refusal(&r->config, needed, s->env.available_bytes, why, sizeof why);
+    FAIL(ERR_MEMORY, "case %s: %s", r->name, why);
   }
   return ERR_OK;
 }

@@ -223,8 +223,13 @@ static void a_dry_run_launches_nothing(void)
   CHECK(launches("drycase") == 0 && access("dry", F_OK) != 0);
   CHECK(shardmark("run %s/dry.yaml --dry-run --model gpt3-175b") == 3);
   CHECK_TEXT_HAS(said, "does not fit");
+  CHECK_TEXT_HAS(said, "most on rank 0, "); /* and its bytes, by category, the largest three */
+  CHECK_TEXT_HAS(said, " bytes: optimizer ");
+  CHECK_TEXT_HAS(said, " bytes, parameters ");
+  CHECK_TEXT_HAS(said, " bytes, gradients ");
   CHECK(shardmark("run %s/dry.yaml --model gpt3-175b --out %s/dry") == 3);
   CHECK_TEXT_HAS(said, "of memory here");
+  CHECK_TEXT_HAS(said, "most on rank 0, ");
 }
 
 static void mistakes_are_usage_with_the_nearest_valid(void)

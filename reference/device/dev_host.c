@@ -3,6 +3,7 @@
  */
 #include "device/dev_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,13 +17,30 @@ static enum err aligned(size_t bytes, void **out)
   return ERR_OK;
 }
 
+/* What the system could give without taking it from others; SIZE_MAX where it does not say. */
+static size_t host_available(void)
+{
+  char line[128];
+  unsigned long long kib = 0;
+  bool known = false;
+  FILE *f = fopen("/proc/meminfo", "r");
+  while (f && !known && fgets(line, sizeof line, f)) known = sscanf(line, "MemAvailable: %llu", &kib) == 1;
+  if (f) fclose(f);
+  return known ? (size_t)kib * 1024 : SIZE_MAX;
+}
+
+/* Small blocks are not worth asking for.  A large one that the system promises and has not would end the
+ * process with a signal when it is first written, and name nobody. */
+enum { WORTH_ASKING = 64 << 20 };
+
 enum err dev_host_block(struct dev *d, size_t bytes, void **out)
 {
   (void)d;
-  const enum err e = aligned(bytes, out);
-  if (e == ERR_OK) memset(*out, 0xFF, bytes);
-  else err_clear(); /* dev_alloc says all there is to say */
-  return e;
+  const size_t there = bytes < WORTH_ASKING ? SIZE_MAX : host_available();
+  *out = NULL;
+  if (bytes > there || aligned(bytes, out) != ERR_OK) FAIL(ERR_MEMORY, " (host: %zu bytes available)", host_available());
+  memset(*out, 0xFF, bytes);
+  return ERR_OK;
 }
 
 void dev_host_unblock(struct dev *d, void *at, size_t bytes)

@@ -193,7 +193,7 @@ static void a_refusal_names_the_largest_owners(void)
   check_fail_allocation(0);
   CHECK(at == NULL);
   CHECK_TEXT_HAS(err_text(), "optimizer 'moments': no memory for ");
-  CHECK_TEXT_HAS(err_text(), on_cuda() ? "70368744177664 bytes beside the 310 held (device cuda 0, " : "4096 bytes beside the 310 held; ");
+  CHECK_TEXT_HAS(err_text(), on_cuda() ? "70368744177664 bytes beside the 310 held (device cuda 0, " : "4096 bytes beside the 310 held (host: ");
   CHECK_TEXT_HAS(err_text(), "the largest: acts 120 bytes, weights 100 bytes, grads 60 bytes");
   CHECK_ERR(dev_alloc(d, SIZE_MAX, DEV_OTHER, "all", &at), ERR_MEMORY);
   CHECK_ERR(dev_alloc(d, 8, DEV_CATEGORIES, "odd", &at), ERR_ARG);

@@ -53,6 +53,13 @@ static void records_are_never_overwritten(void)
   CHECK_TEXT_HAS(fixture_output(), "already holds records of a run");
 }
 
+/* Category and owner that failed, rank, bytes wanted, bytes held, and who holds most. */
+static void memory_that_is_not_there_is_named_whole(void)
+{
+  refuses(1, "model: gpt3-175b\nlayers: 96\nsequence: 64", 3,
+          "rank 0: parameters 'weights': no memory for 698417037312 bytes beside the 0 held (host: ");
+}
+
 /* The second of three runs cannot be trained; it says so and the third goes on. */
 static void one_refused_run_leaves_the_others(void)
 {
@@ -87,6 +94,7 @@ int main(void)
     TEST(check_needs_no_ranks),
     TEST(settings_go_over_the_file),
     TEST(records_are_never_overwritten),
+    TEST(memory_that_is_not_there_is_named_whole),
     TEST(one_refused_run_leaves_the_others),
     TEST(a_place_that_cannot_be_written_is_named),
   };

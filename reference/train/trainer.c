@@ -8,6 +8,7 @@
 #include "train/groups.h"
 #include "train/weights.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -226,6 +227,18 @@ static enum err create_training(struct trainer *t)
   return ERR_OK;
 }
 
+/* Whoever reads of memory that one rank has not is told which. */
+static enum err with_rank(const struct comm_world *w, enum err err)
+{
+  struct err_saved saved;
+  if (err != ERR_MEMORY) return err;
+  err_save(&saved, err);
+  char text[sizeof saved.text];
+  snprintf(text, sizeof text, "rank %d: %s", comm_rank(w), saved.text);
+  memcpy(saved.text, text, sizeof text);
+  return err_restore(&saved);
+}
+
 enum err trainer_create(struct comm_world *w, const struct run_config *run, struct trainer **out, bool *fatal)
 {
   enum err err;
@@ -239,13 +252,13 @@ enum err trainer_create(struct comm_world *w, const struct run_config *run, stru
   } else {
     err = err_set(ERR_MEMORY, __FILE__, __LINE__, "trainer: %zu bytes", sizeof *t);
   }
-  TRY_TO(destroy_trainer, comm_agree(w, err));
+  TRY_TO(destroy_trainer, comm_agree(w, with_rank(w, err)));
   if (run->device == DEV_CUDA && run->transport == TRANSPORT_NCCL && comm_size(w) > 1)
     TRY_TO(destroy_trainer, comm_check_nccl(w, t->dev));
   *fatal = comm_size(w) > 1; /* some may be inside a group by now */
   TRY_TO(destroy_trainer, groups_create(t));
   *fatal = false;
-  TRY_TO(destroy_trainer, comm_agree(w, create_training(t)));
+  TRY_TO(destroy_trainer, comm_agree(w, with_rank(w, create_training(t))));
   *out = t;
   return ERR_OK;
 

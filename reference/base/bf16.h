@@ -31,8 +31,9 @@ BF16_INLINE uint16_t bf16_round(float x)
   return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? quiet : nearest);
 }
 
-/* Once, not by way of float32's nearest: that one is made odd where it is not exact, so that it lies on no tie. */
-BF16_INLINE uint16_t bf16_round_f64(double x)
+/* A float32 beside x that is x itself or, where that cannot be, the odd one of its two neighbours: it lies on no tie of a
+ * type with two bits less, so that rounding it to one rounds x once. */
+BF16_INLINE float bf16_odd_f64(double x)
 {
   float near = (float)x;
   const double back = (double)near;
@@ -42,7 +43,9 @@ BF16_INLINE uint16_t bf16_round_f64(double x)
     bits = (back < 0 ? -back : back) > (x < 0 ? -x : x) ? bits - 1 : bits + 1;
     memcpy(&near, &bits, sizeof near);
   }
-  return bf16_round(near);
+  return near;
 }
+
+BF16_INLINE uint16_t bf16_round_f64(double x) { return bf16_round(bf16_odd_f64(x)); }
 
 #endif

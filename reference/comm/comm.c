@@ -142,8 +142,8 @@ static enum err check_view(const struct comm *c, const char *op, const struct te
 
 static enum err check_sum(const struct comm *c, const char *op, const struct tensor *t)
 {
-  if (t->type != DTYPE_F64 && t->type != DTYPE_F32 && t->type != DTYPE_BF16 && t->type != DTYPE_I32 && t->type != DTYPE_I64)
-    FAIL(ERR_ARG, "%s on '%s' of %s; valid: float64, float32, bfloat16, int32, int64", op, c->config.name, dtype_name(t->type));
+  if (t->type == DTYPE_U8)
+    FAIL(ERR_ARG, "%s on '%s' of %s; valid: float64, float32, bfloat16, float16, int32, int64", op, c->config.name, dtype_name(t->type));
   return ERR_OK;
 }
 

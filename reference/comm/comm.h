@@ -81,7 +81,7 @@ void comm_delay(struct comm *c, double ms); /* planted: as config.delay_ms, for 
 
 enum comm_op { COMM_SUM, COMM_MAX };
 
-/* Types: f64, f32, bf16, i32, i64 are reduced; every type is moved.  Rank-ordered sums of bf16 are added in
+/* Types: f64, f32, bf16, f16, i32, i64 are reduced; every type is moved.  Rank-ordered sums of bf16 and f16 are added in
  * float32 and rounded once, the library's are rounded at each addition.  COMM_MAX: a NaN wins in
  * rank-ordered mode only.  Nothing is sent for 0 elements, on any rank. */
 

@@ -2,7 +2,7 @@
 #ifndef COMM_COMM_FIXTURE_H
 #define COMM_COMM_FIXTURE_H
 
-#include "base/bf16.h"
+#include "base/f16.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/rng.h"
@@ -63,6 +63,7 @@ static inline double value(int r, int64_t i, enum dtype type)
   if (type == DTYPE_F64) return x * 3;
   if (type == DTYPE_F32) return (double)(float)(x * 3);
   if (type == DTYPE_BF16) return (double)bf16_widen(bf16_round_f64(x * 3));
+  if (type == DTYPE_F16) return (double)f16_widen(f16_round_f64(x * 3));
   return floor(x * 1000);
 }
 
@@ -74,6 +75,7 @@ static inline void element_set(const struct tensor *t, int64_t i, double x)
   case DTYPE_F64: *(double *)at = x; break;
   case DTYPE_F32: *(float *)at = (float)x; break;
   case DTYPE_BF16: *(uint16_t *)at = bf16_round_f64(x); break;
+  case DTYPE_F16: *(uint16_t *)at = f16_round_f64(x); break;
   case DTYPE_I32: *(int32_t *)at = (int32_t)x; break;
   case DTYPE_I64: *(int64_t *)at = (int64_t)x; break;
   default: memset(at, (int)x & 0xFF, dtype_bytes(t->type)); break;
@@ -88,22 +90,25 @@ static inline double element_get(const struct tensor *t, int64_t i)
   case DTYPE_F64: return *(const double *)at;
   case DTYPE_F32: return *(const float *)at;
   case DTYPE_BF16: return bf16_widen(*(const uint16_t *)at);
+  case DTYPE_F16: return f16_widen(*(const uint16_t *)at);
   case DTYPE_I32: return *(const int32_t *)at;
   case DTYPE_I64: return (double)*(const int64_t *)at;
   default: return *(const uint8_t *)at;
   }
 }
 
-/* The sum or maximum over ranks of element i in rank order, rounded to the type each time; bf16 is added in float32
- * and rounded at the end. */
+/* The sum or maximum over ranks of element i in rank order, rounded to the type each time; bf16 and f16 are added in
+ * float32 and rounded at the end. */
 static inline double serial(int n, int64_t i, enum dtype type, enum comm_op op)
 {
+  const bool narrow = type == DTYPE_BF16 || type == DTYPE_F16;
   double sum = value(0, i, type);
   for (int r = 1; r < n; r++) {
     const double x = value(r, i, type);
     if (op == COMM_MAX) sum = x > sum ? x : sum;
-    else sum = type == DTYPE_F32 || type == DTYPE_BF16 ? (double)((float)sum + (float)x) : sum + x;
+    else sum = type == DTYPE_F32 || narrow ? (double)((float)sum + (float)x) : sum + x;
   }
+  if (type == DTYPE_F16) return (double)f16_widen(f16_round((float)sum));
   return type == DTYPE_BF16 ? (double)bf16_widen(bf16_round((float)sum)) : sum;
 }
 
@@ -141,7 +146,8 @@ static inline bool reduced(const struct tensor *t, int64_t i, int64_t at, enum c
   const double want = serial(comm_size(world), at, t->type, op), got = element_get(t, i);
   const bool exact = ordered || op == COMM_MAX || comm_size(world) < 3 || t->type == DTYPE_I32 || t->type == DTYPE_I64;
   if (exact) return got == want;
-  const int n = comm_size(world); /* each of bf16's n - 1 additions may lose half a unit of a sum of up to n terms below 3 */
+  const int n = comm_size(world); /* each of a narrow type's n - 1 additions may lose half a unit of a sum of up to n terms below 3 */
+  if (t->type == DTYPE_F16) return fabs(got - want) <= 0x1p-11 * 3 * n * (n + 1) / 2;
   if (t->type == DTYPE_BF16) return fabs(got - want) <= 0x1p-8 * 3 * n * (n + 1) / 2;
   return fabs(got - want) <= 64 * (t->type == DTYPE_F32 ? 6e-8 : 1.2e-16) * n;
 }

@@ -54,6 +54,7 @@ static ncclDataType_t nccl_type(enum dtype type)
   case DTYPE_F64: return ncclFloat64;
   case DTYPE_F32: return ncclFloat32;
   case DTYPE_BF16: return ncclBfloat16;
+  case DTYPE_F16: return ncclFloat16;
   case DTYPE_I32: return ncclInt32;
   case DTYPE_I64: return ncclInt64;
   default: break;

@@ -3,7 +3,7 @@
 #include "comm/comm_state.h"
 #include "comm/link_host.h"
 
-#include "base/bf16.h"
+#include "base/f16.h"
 #include "comm/pmpi_shim.h"
 
 #include <mpi.h>
@@ -17,7 +17,7 @@ struct mpi_link {
   MPI_Request requests[LINK_MESSAGES];
   MPI_Status statuses[LINK_MESSAGES];
   int in_flight;
-  MPI_Op of_bf16[2]; /* by enum comm_op */
+  MPI_Op of_bf16[2], of_f16[2]; /* by enum comm_op */
   int *counts, *at, *own_counts, *own_at; /* of the v-forms; they must live as long as the call */
 };
 
@@ -43,7 +43,7 @@ static MPI_Datatype mpi_type(enum dtype type)
   case DTYPE_F64: return MPI_DOUBLE;
   case DTYPE_F32: return MPI_FLOAT;
   case DTYPE_BF16:
-  case DTYPE_F16: /* moved, never added */ return MPI_UINT16_T;
+  case DTYPE_F16: return MPI_UINT16_T;
   case DTYPE_I32: return MPI_INT32_T;
   case DTYPE_U8: return MPI_UINT8_T;
   case DTYPE_I64: return MPI_INT64_T;
@@ -53,26 +53,30 @@ static MPI_Datatype mpi_type(enum dtype type)
   return MPI_DATATYPE_NULL;
 }
 
-/* What MPI does not know: reductions of bf16, which it moves as 16-bit words. */
-static void sum_bf16(void *in, void *inout, int *count, MPI_Datatype *type)
-{
-  const uint16_t *x = in;
-  uint16_t *y = inout;
-  (void)type;
-  for (int i = 0; i < *count; i++) y[i] = bf16_round(bf16_widen(x[i]) + bf16_widen(y[i]));
-}
-static void max_bf16(void *in, void *inout, int *count, MPI_Datatype *type)
-{
-  const uint16_t *x = in;
-  uint16_t *y = inout;
-  (void)type;
-  for (int i = 0; i < *count; i++)
-    if (bf16_widen(x[i]) > bf16_widen(y[i])) y[i] = x[i];
-}
+/* What MPI does not know: reductions of the narrow types, which it moves as 16-bit words. */
+#define REDUCTIONS(name)                                                                        \
+  static void sum_##name(void *in, void *inout, int *count, MPI_Datatype *type)                 \
+  {                                                                                             \
+    const uint16_t *x = in;                                                                     \
+    uint16_t *y = inout;                                                                        \
+    (void)type;                                                                                 \
+    for (int i = 0; i < *count; i++) y[i] = name##_round(name##_widen(x[i]) + name##_widen(y[i])); \
+  }                                                                                             \
+  static void max_##name(void *in, void *inout, int *count, MPI_Datatype *type)                 \
+  {                                                                                             \
+    const uint16_t *x = in;                                                                     \
+    uint16_t *y = inout;                                                                        \
+    (void)type;                                                                                 \
+    for (int i = 0; i < *count; i++)                                                            \
+      if (name##_widen(x[i]) > name##_widen(y[i])) y[i] = x[i];                                 \
+  }
+REDUCTIONS(bf16)
+REDUCTIONS(f16)
 
 static MPI_Op mpi_op(const struct mpi_link *l, enum dtype type, enum comm_op op)
 {
   if (type == DTYPE_BF16) return l->of_bf16[op];
+  if (type == DTYPE_F16) return l->of_f16[op];
   return op == COMM_SUM ? MPI_SUM : MPI_MAX;
 }
 
@@ -140,6 +144,8 @@ static enum err wrap(MPI_Comm comm, struct link **out)
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   MPI_Op_create(sum_bf16, 1, &l->of_bf16[COMM_SUM]);
   MPI_Op_create(max_bf16, 1, &l->of_bf16[COMM_MAX]);
+  MPI_Op_create(sum_f16, 1, &l->of_f16[COMM_SUM]);
+  MPI_Op_create(max_f16, 1, &l->of_f16[COMM_MAX]);
   *out = &l->base;
   return ERR_OK;
 }
@@ -179,8 +185,7 @@ enum err link_create(const struct link *world, const int *ranks, int n, struct l
 static void destroy(struct link *link)
 {
   struct mpi_link *l = own(link);
-  MPI_Op_free(&l->of_bf16[COMM_SUM]);
-  MPI_Op_free(&l->of_bf16[COMM_MAX]);
+  for (int op = 0; op < 2; op++) MPI_Op_free(&l->of_bf16[op]), MPI_Op_free(&l->of_f16[op]);
   MPI_Comm_free(&l->comm);
   free(l->counts);
   free(l);

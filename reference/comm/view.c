@@ -1,7 +1,7 @@
 /* view.c - packing of strided views and the rank-ordered reduction. */
 #include "comm/view.h"
 
-#include "base/bf16.h"
+#include "base/f16.h"
 #include "base/fault.h"
 
 #include <string.h>
@@ -61,18 +61,21 @@ void view_extent(const struct tensor *t, const char **first, const char **end)
   } while (0)
 
 /* Added in float32 in rank order, rounded once. */
-static void reduce_bf16(uint16_t *parts, int n, int64_t count, enum comm_op op)
-{
-  for (int64_t i = 0; i < count; i++) {
-    float sum = bf16_widen(parts[i]);
-    for (int r = 1; r < n; r++) {
-      const float x = bf16_widen(parts[(int64_t)r * count + i]);
-      if (op == COMM_SUM) sum += x;
-      else if (x > sum || x != x) sum = x;
-    }
-    parts[i] = bf16_round(sum);
+#define REDUCE_NARROW(name)                                                                     \
+  static void reduce_##name(uint16_t *parts, int n, int64_t count, enum comm_op op)             \
+  {                                                                                             \
+    for (int64_t i = 0; i < count; i++) {                                                       \
+      float sum = name##_widen(parts[i]);                                                       \
+      for (int r = 1; r < n; r++) {                                                             \
+        const float x = name##_widen(parts[(int64_t)r * count + i]);                            \
+        if (op == COMM_SUM) sum += x;                                                           \
+        else if (x > sum || x != x) sum = x;                                                    \
+      }                                                                                         \
+      parts[i] = name##_round(sum);                                                             \
+    }                                                                                           \
   }
-}
+REDUCE_NARROW(bf16)
+REDUCE_NARROW(f16)
 
 void view_reduce(void *parts, int n, int64_t count, enum dtype type, enum comm_op op)
 {
@@ -80,6 +83,7 @@ void view_reduce(void *parts, int n, int64_t count, enum dtype type, enum comm_o
   case DTYPE_F64: REDUCE(double); break;
   case DTYPE_F32: REDUCE(float); break;
   case DTYPE_BF16: reduce_bf16(parts, n, count, op); break;
+  case DTYPE_F16: reduce_f16(parts, n, count, op); break;
   case DTYPE_I32: REDUCE(int32_t); break;
   case DTYPE_I64: REDUCE(int64_t); break;
   default: BUG_IF(true);

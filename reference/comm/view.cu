@@ -80,14 +80,16 @@ enum err view_cuda_copy(const struct dev_cuda *at, const struct tensor *to, int6
 
 /* --- sums in rank order --------------------------------------------------------------- */
 
-/* What elements of T are added as, and compared as: whole numbers wrap around, bf16 is rounded
+/* What elements of T are added as, and compared as: whole numbers wrap around, bf16 and f16 are rounded
  * at the end only. */
 template <typename T> struct added_as { typedef T type; };
 template <> struct added_as<int32_t> { typedef uint32_t type; };
 template <> struct added_as<int64_t> { typedef uint64_t type; };
 template <> struct added_as<__nv_bfloat16> { typedef float type; };
+template <> struct added_as<__half> { typedef float type; };
 template <typename T> struct compared_as { typedef T type; };
 template <> struct compared_as<__nv_bfloat16> { typedef float type; };
+template <> struct compared_as<__half> { typedef float type; };
 
 template <typename T> struct adding {
   typedef typename added_as<T>::type value;
@@ -100,8 +102,10 @@ template <typename T> struct comparing {
 
 template <typename V, typename T> static __device__ __forceinline__ V taken(T x) { return (V)x; }
 template <> __device__ __forceinline__ float taken(__nv_bfloat16 x) { return __bfloat162float(x); }
+template <> __device__ __forceinline__ float taken(__half x) { return __half2float(x); }
 template <typename T, typename V> static __device__ __forceinline__ T given(V x) { return (T)x; }
 template <> __device__ __forceinline__ __nv_bfloat16 given(float x) { return __float2bfloat16_rn(x); }
+template <> __device__ __forceinline__ __half given(float x) { return __float2half_rn(x); }
 
 /* A thread reads element i of every part before it writes element i of the first: nobody else does. */
 template <template <typename> class OP, typename T, int W> static __global__ void reduce_kernel(T *parts, int n, int64_t count)
@@ -135,6 +139,7 @@ static enum err reduce_type(const struct dev_cuda *at, void *parts, int n, int64
   case DTYPE_F64: return reduce<OP, double>(at, parts, n, count);
   case DTYPE_F32: return reduce<OP, float>(at, parts, n, count);
   case DTYPE_BF16: return reduce<OP, __nv_bfloat16>(at, parts, n, count);
+  case DTYPE_F16: return reduce<OP, __half>(at, parts, n, count);
   case DTYPE_I32: return reduce<OP, int32_t>(at, parts, n, count);
   case DTYPE_I64: return reduce<OP, int64_t>(at, parts, n, count);
   default: FAIL(ERR_ARG, "reduction over ranks of %s", dtype_name(type));

@@ -15,7 +15,7 @@ struct dev_cuda;
  * are the same. */
 enum err view_cuda_copy(const struct dev_cuda *at, const struct tensor *to, int64_t to_first, const struct tensor *from,
                         int64_t from_first, int64_t count);
-/* As view_reduce; max false: sum.  bf16 is added in float32 and rounded once. */
+/* As view_reduce; max false: sum.  bf16 and f16 are added in float32 and rounded once. */
 enum err view_cuda_reduce(const struct dev_cuda *at, void *parts, int n, int64_t count, enum dtype type, bool max);
 enum err view_cuda_flip(const struct dev_cuda *at, void *byte, unsigned char bits);
 

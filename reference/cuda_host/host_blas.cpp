@@ -3,6 +3,7 @@
 #include "host_internal.h"
 
 #include "cublasLt.h"
+#include "cuda_fp16.h"
 
 struct cublasLtContext {
   int device;
@@ -141,7 +142,8 @@ static cublasStatus_t check(const cublasLtMatmulDescOpaque_t *p, const layout *a
   case CUBLAS_COMPUTE_64F: known = p->scale == CUDA_R_64F && a->type == CUDA_R_64F && d->type == CUDA_R_64F; break;
   case CUBLAS_COMPUTE_32F:
     known = p->scale == CUDA_R_32F && ((a->type == CUDA_R_32F && d->type == CUDA_R_32F) ||
-                                       (a->type == CUDA_R_16BF && (d->type == CUDA_R_16BF || d->type == CUDA_R_32F)));
+                                       (a->type == CUDA_R_16BF && (d->type == CUDA_R_16BF || d->type == CUDA_R_32F)) ||
+                                       (a->type == CUDA_R_16F && (d->type == CUDA_R_16F || d->type == CUDA_R_32F)));
     break;
   case CUBLAS_COMPUTE_32F_FAST_TF32: known = p->scale == CUDA_R_32F && a->type == CUDA_R_32F && d->type == CUDA_R_32F; break;
   }
@@ -201,12 +203,14 @@ template <class S> static S load(const void *at, cudaDataType type, size_t i)
 {
   if (type == CUDA_R_64F) return static_cast<S>(static_cast<const double *>(at)[i]);
   if (type == CUDA_R_32F) return static_cast<S>(static_cast<const float *>(at)[i]);
-  return static_cast<S>(widen(static_cast<const uint16_t *>(at)[i]));
+  const uint16_t bits = static_cast<const uint16_t *>(at)[i];
+  return static_cast<S>(type == CUDA_R_16F ? cuda_host_half_value(bits) : widen(bits));
 }
 template <class S> static void store(void *at, cudaDataType type, size_t i, S x)
 {
   if (type == CUDA_R_64F) static_cast<double *>(at)[i] = static_cast<double>(x);
   else if (type == CUDA_R_32F) static_cast<float *>(at)[i] = static_cast<float>(x);
+  else if (type == CUDA_R_16F) static_cast<uint16_t *>(at)[i] = cuda_host_half_bits(static_cast<float>(x));
   else static_cast<uint16_t *>(at)[i] = narrow(static_cast<float>(x));
 }
 

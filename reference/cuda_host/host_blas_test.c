@@ -25,10 +25,24 @@ struct shape {
 };
 
 static size_t size_of(cudaDataType type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
+/* Of numbers from 2^-14 on that half holds. */
+static double half_value(uint16_t bits)
+{
+  const double size = ldexp(1024 + (bits & 0x3ff), (bits >> 10 & 31) - 25);
+  return (bits & 0x7fff) == 0 ? 0 : bits & 0x8000 ? -size : size;
+}
+static uint16_t half_bits(double x)
+{
+  int exponent;
+  const double fraction = frexp(fabs(x), &exponent); /* 1/2 .. 1 */
+  const int sign = x < 0 ? 0x8000 : 0;
+  return (uint16_t)(x == 0 ? 0 : isnan(x) ? 0x7e00 : sign | (exponent + 14) << 10 | ((int)(fraction * 2048) & 0x3ff));
+}
 static double get(const void *at, cudaDataType type, size_t i)
 {
   if (type == CUDA_R_64F) return ((const double *)at)[i];
   if (type == CUDA_R_32F) return ((const float *)at)[i];
+  if (type == CUDA_R_16F) return half_value(((const uint16_t *)at)[i]);
   const uint32_t bits = (uint32_t)((const uint16_t *)at)[i] << 16;
   float x;
   memcpy(&x, &bits, sizeof x);
@@ -41,6 +55,7 @@ static void put(void *at, cudaDataType type, size_t i, double x) /* x has few di
   memcpy(&bits, &f, sizeof bits);
   if (type == CUDA_R_64F) ((double *)at)[i] = x;
   else if (type == CUDA_R_32F) ((float *)at)[i] = f;
+  else if (type == CUDA_R_16F) ((uint16_t *)at)[i] = half_bits(x);
   else ((uint16_t *)at)[i] = (uint16_t)(bits >> 16);
 }
 static double number(size_t i, int of) { return (double)((i * 7 + (size_t)of * 5) % 15) / 4 - 1.75; }
@@ -117,7 +132,9 @@ static void check_product(const struct shape *s)
         sum += get(a, s->type, s->transpose_a ? k + i * ld_a : i + k * ld_a) * get(b, s->type, s->transpose_b ? j + k * ld_b : k + j * ld_b);
       sum = s->alpha * sum + (s->beta == 0 ? 0 : s->beta * get(c, s->type_c, i + j * ld_c)) + (s->bias ? get(bias, s->type_c, i) : 0);
       const double x = get(got, s->type_c, i + j * ld_c);
-      right += s->type_c == CUDA_R_16BF ? fabs(x - sum) <= fabs(sum) / 256 : x == sum;
+      right += s->type_c == CUDA_R_16BF  ? fabs(x - sum) <= fabs(sum) / 256
+               : s->type_c == CUDA_R_16F ? fabs(x - sum) <= fabs(sum) / 2048
+                                         : x == sum;
     }
     for (size_t i = s->m; i < ld_c; i++) untouched += memcmp((char *)got + (i + j * ld_c) * size_of(s->type_c), (char *)c + (i + j * ld_c) * size_of(s->type_c), size_of(s->type_c)) == 0;
   }
@@ -131,7 +148,8 @@ static void products_of_every_type_and_turn(void)
     cudaDataType type, type_c;
     cublasComputeType_t compute;
   } types[] = {{CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F}, {CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F}, {CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32},
-               {CUDA_R_16BF, CUDA_R_16BF, CUBLAS_COMPUTE_32F}, {CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F}};
+               {CUDA_R_16BF, CUDA_R_16BF, CUBLAS_COMPUTE_32F}, {CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+               {CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_32F}, {CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F}};
   for (size_t t = 0; t < sizeof types / sizeof *types; t++)
     for (int turn = 0; turn < 4; turn++) {
       struct shape s = {5, 3, 7, turn & 1, turn & 2, types[t].type, types[t].type_c, types[t].compute, 2, 1, 0, turn == 1};

@@ -47,7 +47,8 @@ size_t bytes_of(ncclDataType_t type)
   switch (type) {
   case ncclInt8:
   case ncclUint8: return 1;
-  case ncclBfloat16: return 2;
+  case ncclBfloat16:
+  case ncclFloat16: return 2;
   case ncclInt32:
   case ncclFloat32: return 4;
   case ncclInt64:
@@ -61,7 +62,8 @@ MPI_Datatype mpi_type(ncclDataType_t type)
   switch (type) {
   case ncclInt8: return MPI_INT8_T;
   case ncclUint8: return MPI_UINT8_T;
-  case ncclBfloat16: return MPI_UINT16_T;
+  case ncclBfloat16:
+  case ncclFloat16: return MPI_UINT16_T;
   case ncclInt32: return MPI_INT32_T;
   case ncclInt64: return MPI_INT64_T;
   case ncclFloat32: return MPI_FLOAT;
@@ -73,6 +75,7 @@ MPI_Datatype mpi_type(ncclDataType_t type)
 MPI_Op mpi_op(const ncclComm *c, ncclDataType_t type, ncclRedOp_t op)
 {
   if (type == ncclBfloat16) return op == ncclSum ? c->bf16_sum : c->bf16_max;
+  if (type == ncclFloat16) return op == ncclSum ? c->half_sum : c->half_max;
   return op == ncclSum ? MPI_SUM : MPI_MAX;
 }
 

@@ -12,7 +12,7 @@
 
 struct ncclComm {
   MPI_Comm mpi = MPI_COMM_NULL;
-  MPI_Op bf16_sum = MPI_OP_NULL, bf16_max = MPI_OP_NULL;
+  MPI_Op bf16_sum = MPI_OP_NULL, bf16_max = MPI_OP_NULL, half_sum = MPI_OP_NULL, half_max = MPI_OP_NULL;
   int n, rank, device;
   ncclResult_t error = ncclSuccess; /* from the network: what is queued hangs */
   bool aborted = false;

@@ -1,6 +1,8 @@
 /* host_nccl_comm.cpp - communicators of NCCL's stand-in: ids, how ranks meet, how they part. */
 #include "host_nccl.h"
 
+#include "cuda_fp16.h"
+
 #include <cstdlib>
 #include <unistd.h>
 
@@ -19,7 +21,7 @@ ncclResult_t host_nccl_say(ncclResult_t result, const char *why)
   return result;
 }
 
-/* --- sums of bf16 ------------------------------------------------------------------------- */
+/* --- sums of bf16 and half ------------------------------------------------------------------- */
 
 static float widen(uint16_t bits) { return cuda_host_bits<float>((uint32_t)bits << 16); }
 static uint16_t narrow(float x) /* to nearest even */
@@ -39,6 +41,19 @@ static void most_bf16(void *from, void *to, int *n, MPI_Datatype *)
   uint16_t *b = static_cast<uint16_t *>(to);
   for (int i = 0; i < *n; i++)
     if (widen(a[i]) > widen(b[i])) b[i] = a[i];
+}
+static void add_half(void *from, void *to, int *n, MPI_Datatype *)
+{
+  const __half *a = static_cast<const __half *>(from);
+  __half *b = static_cast<__half *>(to);
+  for (int i = 0; i < *n; i++) b[i] = __half((float)a[i] + (float)b[i]);
+}
+static void most_half(void *from, void *to, int *n, MPI_Datatype *)
+{
+  const __half *a = static_cast<const __half *>(from);
+  __half *b = static_cast<__half *>(to);
+  for (int i = 0; i < *n; i++)
+    if ((float)a[i] > (float)b[i]) b[i] = a[i];
 }
 
 /* --- versions and ids ---------------------------------------------------------------------- */
@@ -187,6 +202,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t *out, int n, ncclUniqueId id, int rank)
   PMPI_Comm_set_errhandler(comm->mpi, MPI_ERRORS_RETURN);
   PMPI_Op_create(add_bf16, 1, &comm->bf16_sum);
   PMPI_Op_create(most_bf16, 1, &comm->bf16_max);
+  PMPI_Op_create(add_half, 1, &comm->half_sum);
+  PMPI_Op_create(most_half, 1, &comm->half_max);
   host_entry entry;
   comms.push_back(comm);
   *out = comm.get();
@@ -213,6 +230,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle)
   if (mpi_is_up()) {
     PMPI_Op_free(&comm->bf16_sum);
     PMPI_Op_free(&comm->bf16_max);
+    PMPI_Op_free(&comm->half_sum);
+    PMPI_Op_free(&comm->half_max);
     PMPI_Comm_free(&comm->mpi);
   }
   entry.lock.lock();

@@ -14,6 +14,7 @@
 #include "device/dev_cuda.h"
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <math.h>
 #include <stdint.h>
@@ -129,17 +130,21 @@ template <typename T> using stat_t = typename statistic_of<T>::type;
 static __device__ __forceinline__ float to_float(float x) { return x; }
 static __device__ __forceinline__ float to_float(double x) { return (float)x; }
 static __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+static __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
 
 /* Rounded once, to nearest even. */
 template <typename T> static __device__ __forceinline__ T from_float(float x) { return (T)x; }
 template <> __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) { return __float2bfloat16_rn(x); }
+template <> __device__ __forceinline__ __half from_float<__half>(float x) { return __float2half_rn(x); }
 
 /* Element to statistic type, and back, rounded once. */
 static __device__ __forceinline__ double widen(double x) { return x; }
 static __device__ __forceinline__ float widen(float x) { return x; }
 static __device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+static __device__ __forceinline__ float widen(__half x) { return __half2float(x); }
 template <typename T> static __device__ __forceinline__ T narrow(stat_t<T> x) { return (T)x; }
 template <> __device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float x) { return __float2bfloat16_rn(x); }
+template <> __device__ __forceinline__ __half narrow<__half>(float x) { return __float2half_rn(x); }
 
 /* --- vector loads ------------------------------------------------------------------------------- */
 

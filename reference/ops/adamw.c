@@ -7,24 +7,19 @@
  * SGD as torch.optim.SGD without momentum:  w = w - lr * (g + decay * w)
  *
  * Coefficients are computed in double from the device's scalars and rounded once; elements
- * are computed in their own type; `rounded` is the new w in bf16, one rounding more.
+ * are computed in their own type; `rounded` is the new w in bf16 or f16, one rounding more.
  */
 #include "ops/adamw_args.h"
+#include "ops/narrow.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
 
-#include "base/bf16.h"
-
-/* w of one piece, where a rounded copy is kept. */
-CLONES static void round_piece(uint16_t *rounded, const float *w, int64_t n)
-{
-  SIMD for (int64_t i = 0; i < n; i++) rounded[i] = bf16_round(w[i]);
-}
+/* w of a piece, where a rounded copy is kept. */
 static void round_span(const struct update_args *u, struct span p)
 {
   if (u->rounded.at != NULL)
-    round_piece((uint16_t *)tensor_row(&u->rounded, p.row) + p.col, (const float *)tensor_row(&u->w, p.row) + p.col,
-                p.count);
+    narrow_round((uint16_t *)tensor_row(&u->rounded, p.row) + p.col, (const float *)tensor_row(&u->w, p.row) + p.col,
+                 u->rounded.type, p.count);
 }
 
 #define KERNELS "ops/adamw_cpu.h"
@@ -39,8 +34,8 @@ static enum err expect_weights(const struct tensor *w, const struct tensor *roun
 {
   TRY(op_expect_state("w", w));
   if (rounded == NULL) return ERR_OK;
-  TRY(tensor_expect_type("w, which is to be rounded to bfloat16,", w, DTYPE_F32));
-  return op_expect("rounded", rounded, DTYPE_BF16, w->rows, w->cols);
+  TRY(tensor_expect_type("w, which is to be rounded,", w, DTYPE_F32));
+  return op_expect("rounded", rounded, op_is_narrow(rounded->type) ? rounded->type : DTYPE_BF16, w->rows, w->cols);
 }
 
 enum err op_adamw(struct dev_stream *s, const struct tensor *w, const struct tensor *rounded, const struct tensor *m,

@@ -6,29 +6,32 @@
 #include "ops/adamw_args.h"
 #include "ops/rows.cuh"
 
-template <typename S> struct update {
+/* R: what the copy of the weights is rounded to. */
+template <typename S, typename R> struct update {
   rows_view<S> w, m, v;
   rows_view<const S> g;
-  rows_view<bf16> rounded; /* at NULL: not kept */
+  rows_view<R> rounded; /* at NULL: not kept */
   const double *lr, *factor;
 };
-template <typename S> static struct update<S> update_of(const struct update_args *u) {
-  return {rows_of<S>(&u->w),          rows_of<S>(&u->m),        rows_of<S>(&u->v),           rows_of<const S>(&u->g),
-          rows_of<bf16>(&u->rounded), (const double *)u->lr.at, (const double *)u->factor.at};
-} template <typename S> static struct rows_walk walk_of(const struct update_args *u, bool moments)
+template <typename S, typename R> static struct update<S, R> update_of(const struct update_args *u)
+{
+  return {rows_of<S>(&u->w),       rows_of<S>(&u->m),        rows_of<S>(&u->v),           rows_of<const S>(&u->g),
+          rows_of<R>(&u->rounded), (const double *)u->lr.at, (const double *)u->factor.at};
+}
+template <typename S> static struct rows_walk walk_of(const struct update_args *u, bool moments)
 {
   const int n = vector_width<S>::value;
   const struct tensor *m = moments ? &u->m : &u->w, *v = moments ? &u->v : &u->w;
   return rows_over(n, true, {&u->w, m, v, &u->g, u->rounded.at != NULL ? &u->rounded : &u->w});
 }
-template <typename S, int n>
-static __device__ __forceinline__ void store_rounded(const rows_view<bf16> &rounded, const rows_walk &w,
+template <typename S, typename R, int n>
+static __device__ __forceinline__ void store_rounded(const rows_view<R> &rounded, const rows_walk &w,
                                                      const rows_place &p, const rows_group<S, n> &weights)
 {
   if (rounded.at == NULL) return;
-  rows_group<bf16, n> g;
+  rows_group<R, n> g;
 #pragma unroll
-  for (int k = 0; k < n; k++) g.at[k] = narrow<bf16>((float)weights.at[k]);
+  for (int k = 0; k < n; k++) g.at[k] = narrow<R>((float)weights.at[k]);
   rows_store(rounded, w, p, g);
 }
 
@@ -36,8 +39,8 @@ template <typename S> struct coefficients {
   S factor, keep, beta1, rest1, beta2, rest2, rate, root, eps;
 };
 
-template <typename S>
-static __global__ void adamw_kernel(struct update<S> u, const int64_t *number, struct op_adamw rule,
+template <typename S, typename R>
+static __global__ void adamw_kernel(struct update<S, R> u, const int64_t *number, struct op_adamw rule,
                                     struct dev_cuda_report *report, const char *format, rows_walk w)
 {
   const int n = vector_width<S>::value;
@@ -78,7 +81,7 @@ static __global__ void adamw_kernel(struct update<S> u, const int64_t *number, s
   }
 }
 
-template <typename S> static __global__ void sgd_kernel(struct update<S> u, S decay, rows_walk w)
+template <typename S, typename R> static __global__ void sgd_kernel(struct update<S, R> u, S decay, rows_walk w)
 {
   const int n = vector_width<S>::value;
   const S lr = (S)*u.lr, factor = (S)*u.factor;
@@ -92,20 +95,28 @@ template <typename S> static __global__ void sgd_kernel(struct update<S> u, S de
   }
 }
 
-template <typename S> static enum err adamw(const struct dev_cuda *at, void *args)
+template <typename S, typename R> static enum err adamw_to(const struct dev_cuda *at, const struct update_args *u)
 {
-  const struct update_args *u = (const struct update_args *)args;
   const rows_walk w = walk_of<S>(u, true);
   /* With no element there is still the update's number to look at. */
   const unsigned int blocks = rows_blocks(at, &w);
-  return LAUNCH(at, adamw_kernel<S>, blocks > 0 ? blocks : 1, ROWS_THREADS, 0, update_of<S>(u),
+  return LAUNCH(at, (adamw_kernel<S, R>), blocks > 0 ? blocks : 1, ROWS_THREADS, 0, (update_of<S, R>(u)),
                 (const int64_t *)u->t.at, u->rule, at->report, "AdamW's update number is %lld, expected from 1", w);
+}
+template <typename S, typename R> static enum err sgd_to(const struct dev_cuda *at, const struct update_args *u)
+{
+  const rows_walk w = walk_of<S>(u, false);
+  return ROWS_LAUNCH(at, (sgd_kernel<S, R>), w, (update_of<S, R>(u)), (S)u->rule.weight_decay, w);
+}
+template <typename S> static enum err adamw(const struct dev_cuda *at, void *args)
+{
+  const struct update_args *u = (const struct update_args *)args;
+  return u->rounded.type == DTYPE_F16 ? adamw_to<S, f16>(at, u) : adamw_to<S, bf16>(at, u);
 }
 template <typename S> static enum err sgd(const struct dev_cuda *at, void *args)
 {
   const struct update_args *u = (const struct update_args *)args;
-  const rows_walk w = walk_of<S>(u, false);
-  return ROWS_LAUNCH(at, sgd_kernel<S>, w, update_of<S>(u), (S)u->rule.weight_decay, w);
+  return u->rounded.type == DTYPE_F16 ? sgd_to<S, f16>(at, u) : sgd_to<S, bf16>(at, u);
 }
 OP_CUDA_EACH_STATE(op_adamw, adamw)
 OP_CUDA_EACH_STATE(op_sgd, sgd)

@@ -61,13 +61,13 @@ static struct trial sgd(int64_t N, int64_t C)
                                     {"lr", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive},
                                     {"factor", TRIAL_IN, DTYPE_F64, 1, 1, fill_positive}}};
 }
-/* The same with a copy of the new weights in bf16. */
+/* The same with a copy of the new weights in a narrow type. */
 static struct trial rounded(struct trial x)
 {
   x.operand[x.n] = (struct trial_operand){
       .name = "rounded", .role = TRIAL_OUT, .type = TRIAL_REAL, .rows = x.operand[0].rows, .cols = x.operand[0].cols};
   x.n++;
-  x.bf16_only = true;
+  x.narrow_only = true;
   x.call = x.call == call_adamw ? call_adamw_rounded : call_sgd_rounded;
   return x;
 }
@@ -190,19 +190,20 @@ static void an_update_number_below_one_is_an_error(void)
 /* The float32 weights are those of an update without a copy; the copy is exactly their rounding. */
 static void the_copy_is_the_new_weights_rounded_once(void)
 {
-  for (int k = 0; k < 2; k++) {
+  for (int k = 0; k < 4; k++) {
     struct arena a;
     struct tensor with[TRIAL_OPERANDS], without[TRIAL_OPERANDS];
-    const struct trial x = k ? sgd(17, 33) : adamw(17, 33), y = rounded(x);
+    const enum dtype narrow = k < 2 ? DTYPE_BF16 : DTYPE_F16;
+    const struct trial x = k % 2 ? sgd(17, 33) : adamw(17, 33), y = rounded(x);
     arena_open(&a);
     trial_tensors(&x, DTYPE_F32, 0, 0, &a, without);
-    trial_tensors(&y, DTYPE_BF16, 2, 0, &a, with);
+    trial_tensors(&y, narrow, 2, 0, &a, with);
     trial_run(&x, DEV_CPU, 1, without);
     trial_run(&y, DEV_CPU, 1, with);
     const struct tensor *copy = &with[x.n];
     for (int i = 0; i < x.n; i++) CHECK(same_bits(&with[i], &without[i]));
     for (int64_t i = 0; i < 17 * 33; i++)
-      CHECK_NEAR(get(copy, i / 33, i % 33), stored(DTYPE_BF16, get(&with[0], i / 33, i % 33)), 0);
+      CHECK_NEAR(get(copy, i / 33, i % 33), stored(narrow, get(&with[0], i / 33, i % 33)), 0);
     arena_close(&a);
   }
 }

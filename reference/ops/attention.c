@@ -17,10 +17,9 @@
  */
 #include "ops/attention_args.h"
 #include "ops/matmul.h"
+#include "ops/narrow.h"
 #include "ops/op_submit.h"
 #include "ops/vector.h"
-
-#include "base/bf16.h"
 
 #include <stdlib.h>
 
@@ -75,19 +74,11 @@ static enum err head_at_f64(const struct attention_args *a, int64_t i, bool back
   return head_run_f64(&x, backward);
 }
 
-CLONES static void widen_row(float *wide, const uint16_t *x, int64_t n)
-{
-  SIMD for (int64_t i = 0; i < n; i++) wide[i] = bf16_widen(x[i]);
-}
-CLONES static void round_row(uint16_t *x, const float *wide, int64_t n)
-{
-  SIMD for (int64_t i = 0; i < n; i++) x[i] = bf16_round(wide[i]);
-}
-
-/* bf16: a head widened whole, computed in float32, its results rounded once.  A row of `room` is
+/* bf16 and f16: a head widened whole, computed in float32, its results rounded once.  A row of `room` is
  * q k v o, and do dq dk dv in a backward, D each. */
-static enum err head_at_bf16(const struct attention_args *a, int64_t i, bool backward)
+static enum err head_at_narrow(const struct attention_args *a, int64_t i, bool backward)
 {
+  const enum dtype type = a->o.type;
   const int64_t T = a->docs.cols, C = a->o.cols, D = C / a->heads, b = i / a->heads, h = i % a->heads;
   const int64_t row = (backward ? 8 : 4) * D;
   float *room = malloc((size_t)(T * row) * sizeof *room);
@@ -114,20 +105,23 @@ static enum err head_at_bf16(const struct attention_args *a, int64_t i, bool bac
                              .scale = (float)(1.0 / sqrt((double)D))};
   for (int64_t t = 0; t < T; t++) {
     const uint16_t *qkv = (const uint16_t *)tensor_row(&a->qkv, b * T + t) + h * D;
-    for (int part = 0; part < 3; part++) widen_row(room + t * row + part * D, qkv + part * C, D);
+    for (int part = 0; part < 3; part++) narrow_widen(room + t * row + part * D, qkv + part * C, type, D);
     if (!backward) continue;
-    widen_row(room + t * row + 3 * D, (const uint16_t *)tensor_row(&a->o, b * T + t) + h * D, D);
-    widen_row(room + t * row + 4 * D, (const uint16_t *)tensor_row(&a->d_o, b * T + t) + h * D, D);
+    narrow_widen(room + t * row + 3 * D, (const uint16_t *)tensor_row(&a->o, b * T + t) + h * D, type, D);
+    narrow_widen(room + t * row + 4 * D, (const uint16_t *)tensor_row(&a->d_o, b * T + t) + h * D, type, D);
   }
   const enum err err = head_run_f32(&x, backward);
   for (int64_t t = 0; t < T && err == ERR_OK; t++) {
-    if (!backward) round_row((uint16_t *)tensor_row(&a->o, b * T + t) + h * D, room + t * row + 3 * D, D);
+    if (!backward) narrow_round((uint16_t *)tensor_row(&a->o, b * T + t) + h * D, room + t * row + 3 * D, type, D);
     for (int part = 0; part < 3 && backward; part++)
-      round_row((uint16_t *)tensor_row(&a->dqkv, b * T + t) + h * D + part * C, room + t * row + (5 + part) * D, D);
+      narrow_round((uint16_t *)tensor_row(&a->dqkv, b * T + t) + h * D + part * C, room + t * row + (5 + part) * D, type, D);
   }
   free(room);
   return err ? err_trace(err, __FILE__, __LINE__) : ERR_OK;
 }
+
+static enum err head_at_bf16(const struct attention_args *a, int64_t i, bool backward) { return head_at_narrow(a, i, backward); }
+static enum err head_at_f16(const struct attention_args *a, int64_t i, bool backward) { return head_at_narrow(a, i, backward); }
 
 #define KERNELS "ops/attention_heads_cpu.h"
 #include "ops/each_type.h"

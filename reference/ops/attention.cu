@@ -1,7 +1,7 @@
 /* attention.cu - attention on CUDA: which kernels run, on what.  The contract is attention.c's.
  *
- * bf16 runs on tensor cores (attention_mma.cuh) up to heads of MMA_D_MAX; other types, and wider heads, by the scalar
- * form (attention_scalar.cuh).  The backward runs one kernel for dq and one for dk and dv, each recomputing scores:
+ * bf16 runs on tensor cores (attention_mma.cuh) up to heads of MMA_D_MAX; other types, f16 among them, and wider heads, by
+ * the scalar form (attention_scalar.cuh).  The backward runs one kernel for dq and one for dk and dv, each recomputing scores:
  * 14 D FLOPs a pair of query and key instead of 10 D, and no sum whose order could change.
  *
  * The workspace holds the ranges of document ids and, in a backward, lse and delta of as many sequences as fit; the
@@ -120,7 +120,9 @@ extern "C" {
 enum err op_attention_fwd_cuda_f64(const struct dev_cuda *at, void *args) { return run_fwd<double>(at, args, false); }
 enum err op_attention_fwd_cuda_f32(const struct dev_cuda *at, void *args) { return run_fwd<float>(at, args, false); }
 enum err op_attention_fwd_cuda_bf16(const struct dev_cuda *at, void *args) { return run_fwd<bf16>(at, args, true); }
+enum err op_attention_fwd_cuda_f16(const struct dev_cuda *at, void *args) { return run_fwd<__half>(at, args, false); }
 enum err op_attention_bwd_cuda_f64(const struct dev_cuda *at, void *args) { return run_bwd<double>(at, args, false); }
 enum err op_attention_bwd_cuda_f32(const struct dev_cuda *at, void *args) { return run_bwd<float>(at, args, false); }
 enum err op_attention_bwd_cuda_bf16(const struct dev_cuda *at, void *args) { return run_bwd<bf16>(at, args, true); }
+enum err op_attention_bwd_cuda_f16(const struct dev_cuda *at, void *args) { return run_bwd<__half>(at, args, false); }
 }

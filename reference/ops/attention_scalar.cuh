@@ -1,4 +1,4 @@
-/* attention_scalar.cuh - attention without tensor cores: float32, float64, and bf16 with heads too wide for them.
+/* attention_scalar.cuh - attention without tensor cores: float32, float64, f16, and bf16 with heads too wide for them.
  *
  * A block of 8 x 8 threads holds SIDE rows and meets SIDE columns at a time; thread (ty, tx) has rows 4 ty + i and
  * columns tx + 8 j, i and j below 4.  Heads of any size: scores add SIDE columns of the head at a time, and a block

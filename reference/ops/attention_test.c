@@ -260,8 +260,10 @@ static void float32_is_as_near_as_its_roundings(void)
       const double left = rig_on_cuda() ? 0x1p15 : 0;
       trial_rounding_as(&a, DTYPE_F32, 24);
       trial_rounding_as(&a, DTYPE_BF16, 24 + left);
+      trial_rounding_as(&a, DTYPE_F16, 24);
       trial_rounding_as(&b, DTYPE_F32, 48);
       trial_rounding_as(&b, DTYPE_BF16, 48 + 3 * left);
+      trial_rounding_as(&b, DTYPE_F16, 48);
     }
 }
 
@@ -276,7 +278,7 @@ static void heads_of_models_are_as_near_as_their_roundings(void)
   for (size_t l = 0; l < sizeof in_use / sizeof *in_use; l++)
     for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
       struct trial a = fwd(1, each[i].T, 1, each[i].D, in_use[l]), b = bwd(1, each[i].T, 1, each[i].D, in_use[l]);
-      a.bf16_only = b.bf16_only = true;
+      a.narrow_only = b.narrow_only = true;
       trial_rounding(&a, 24 + (rig_on_cuda() ? 0x1p15 : 0));
       trial_rounding(&b, 48 + 3 * (rig_on_cuda() ? 0x1p15 : 0));
       if (in_use[l] == 0 && rig_on_cuda()) trial_same_bits(&a);

@@ -3,12 +3,13 @@
 #include "ops/op_submit.h"
 #include "ops/vector.h"
 
-#include "base/bf16.h"
+#include "base/f16.h"
 #include "base/fault.h"
 
 static inline float rounded_f32(double x) { return (float)x; }
 static inline double rounded_f64(double x) { return x; }
 static inline uint16_t rounded_bf16(double x) { return bf16_round_f64(x); }
+static inline uint16_t rounded_f16(double x) { return f16_round_f64(x); }
 
 #define KERNELS "ops/elementwise_cpu.h"
 #include "ops/each_type.h"
@@ -46,9 +47,11 @@ CLONES static void convert_piece(void *y, enum dtype to, const void *x, enum dty
   if (from == DTYPE_F64) memcpy(wide, x, (size_t)n * sizeof *wide);
   if (from == DTYPE_F32) SIMD for (int64_t i = 0; i < n; i++) wide[i] = ((const float *)x)[i];
   if (from == DTYPE_BF16) SIMD for (int64_t i = 0; i < n; i++) wide[i] = bf16_widen(((const uint16_t *)x)[i]);
+  if (from == DTYPE_F16) SIMD for (int64_t i = 0; i < n; i++) wide[i] = f16_widen(((const uint16_t *)x)[i]);
   if (to == DTYPE_F64) memcpy(y, wide, (size_t)n * sizeof *wide);
   if (to == DTYPE_F32) SIMD for (int64_t i = 0; i < n; i++)((float *)y)[i] = (float)wide[i];
   if (to == DTYPE_BF16) SIMD for (int64_t i = 0; i < n; i++)((uint16_t *)y)[i] = bf16_round_f64(wide[i]);
+  if (to == DTYPE_F16) SIMD for (int64_t i = 0; i < n; i++)((uint16_t *)y)[i] = f16_round_f64(wide[i]);
 }
 
 static enum err copy_convert(void *args)
@@ -85,7 +88,7 @@ enum err op_copy(struct dev_stream *s, const struct tensor *y, const struct tens
   TRY(tensor_expect("x", x, y->rows, y->cols));
   const struct elementwise_args args = {.y = *y, .x = *x};
   if (y->type != x->type && (!op_is_real(y->type) || !op_is_real(x->type)))
-    FAIL(ERR_ARG, "y is %s and x %s: a copy converts between float64, float32 and bfloat16 only", dtype_name(y->type),
+    FAIL(ERR_ARG, "y is %s and x %s: a copy converts between float64, float32, bfloat16 and float16 only", dtype_name(y->type),
          dtype_name(x->type));
   TRY(dev_delay(s, DEV_DELAY_COPIES));
   const struct dev_kernel *kernel = y->type == x->type ? &copy_same_kernel : &copy_convert_kernel;

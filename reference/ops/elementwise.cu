@@ -5,7 +5,7 @@
 #include "ops/elementwise_args.h"
 #include "ops/rows.cuh"
 
-#include "base/bf16.h"
+#include "base/f16.h"
 #include "base/fault.h"
 
 /* y = value.  Bytes: y. */
@@ -93,10 +93,16 @@ OP_CUDA_EACH_TYPE(op_scale, scale)
 template <typename T> static __device__ __forceinline__ T converted(T, T x) { return x; }
 static __device__ __forceinline__ double converted(double, float x) { return x; }
 static __device__ __forceinline__ double converted(double, bf16 x) { return widen(x); }
+static __device__ __forceinline__ double converted(double, f16 x) { return widen(x); }
 static __device__ __forceinline__ float converted(float, double x) { return (float)x; }
 static __device__ __forceinline__ float converted(float, bf16 x) { return widen(x); }
+static __device__ __forceinline__ float converted(float, f16 x) { return widen(x); }
 static __device__ __forceinline__ bf16 converted(bf16, double x) { return __ushort_as_bfloat16(bf16_round_f64(x)); }
 static __device__ __forceinline__ bf16 converted(bf16, float x) { return __ushort_as_bfloat16(bf16_round(x)); }
+static __device__ __forceinline__ bf16 converted(bf16, f16 x) { return __ushort_as_bfloat16(bf16_round(widen(x))); }
+static __device__ __forceinline__ f16 converted(f16, double x) { return __ushort_as_half(f16_round_f64(x)); }
+static __device__ __forceinline__ f16 converted(f16, float x) { return __ushort_as_half(f16_round(x)); }
+static __device__ __forceinline__ f16 converted(f16, bf16 x) { return __ushort_as_half(f16_round(widen(x))); }
 
 /* y = x, rounded once where y is narrower.  Bytes: y, x.  `wraps` is a planted fault: offsets of 32 bits. */
 template <typename To, typename From>
@@ -125,6 +131,7 @@ template <typename To> static enum err copy_to(const struct dev_cuda *at, const 
   case DTYPE_F64: return copy<To, double>(at, a);
   case DTYPE_F32: return copy<To, float>(at, a);
   case DTYPE_BF16: return copy<To, bf16>(at, a);
+  case DTYPE_F16: return copy<To, f16>(at, a);
   default: FAIL(ERR_ARG, "no copy of %s", dtype_name(a->x.type));
   }
 }
@@ -142,6 +149,7 @@ extern "C" enum err op_copy_cuda(const struct dev_cuda *at, void *args)
   case DTYPE_F64: return copy_to<double>(at, a);
   case DTYPE_F32: return copy_to<float>(at, a);
   case DTYPE_BF16: return copy_to<bf16>(at, a);
+  case DTYPE_F16: return copy_to<f16>(at, a);
   default: FAIL(ERR_ARG, "no copy to %s", dtype_name(a->y.type));
   }
 }

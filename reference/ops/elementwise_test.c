@@ -38,6 +38,9 @@ enum {
   COPY_RAISE,
   COPY_NARROW_BF16,
   COPY_WIDEN_BF16,
+  COPY_NARROW_F16,
+  COPY_WIDEN_F16,
+  COPY_ACROSS,
   COPY_INT,
   ADD,
   ACCUMULATE,
@@ -49,7 +52,8 @@ enum {
 static const struct {
   enum dtype to, from;
 } copies[] = {{DTYPE_F32, DTYPE_F64},  {DTYPE_F64, DTYPE_F32},  {DTYPE_BF16, DTYPE_F32}, {DTYPE_F32, DTYPE_BF16},
-              {DTYPE_BF16, DTYPE_F64}, {DTYPE_F64, DTYPE_BF16}, {DTYPE_I32, DTYPE_I32}};
+              {DTYPE_BF16, DTYPE_F64}, {DTYPE_F64, DTYPE_BF16}, {DTYPE_F16, DTYPE_F64},  {DTYPE_F32, DTYPE_F16},
+              {DTYPE_F16, DTYPE_BF16}, {DTYPE_I32, DTYPE_I32}};
 
 static struct trial trial_of(int kind, int64_t N, int64_t C)
 {
@@ -70,6 +74,9 @@ static struct trial trial_of(int kind, int64_t N, int64_t C)
   case COPY_RAISE:
   case COPY_NARROW_BF16:
   case COPY_WIDEN_BF16:
+  case COPY_NARROW_F16:
+  case COPY_WIDEN_F16:
+  case COPY_ACROSS:
   case COPY_INT:
     y.type = copies[kind - COPY_NARROW].to;
     x.type = copies[kind - COPY_NARROW].from;
@@ -121,8 +128,7 @@ static void copies_between_other_types_are_refused(void)
   for (int a = 0; a < DTYPE_COUNT; a++)
     for (int b = 0; b < DTYPE_COUNT; b++) {
       const struct tensor y = tensor_at(room, (enum dtype)a, 1, 1), x = tensor_at(room + 2, (enum dtype)b, 1, 1);
-      const bool real = (a == DTYPE_F32 || a == DTYPE_F64 || a == DTYPE_BF16) &&
-                        (b == DTYPE_F32 || b == DTYPE_F64 || b == DTYPE_BF16);
+      const bool real = a <= DTYPE_F16 && b <= DTYPE_F16; /* the four of them come first */
       CHECK_ERR(op_copy(g.compute, rig_at(&g, &y), rig_at(&g, &x)), a == b || real ? ERR_OK : ERR_ARG);
     }
   const struct tensor words = tensor_at(room, DTYPE_I32, 1, 1);
@@ -143,6 +149,7 @@ static void values_are_those_of_the_formula(void)
       if (kind == COPY_NARROW) put(&t[1], 1, 1, 1 + 0x1.8p-24);             /* rounds up to 1 + 2^-23 */
       if (kind == COPY_ROUND) put(&t[1], 1, 1, 1 + 0x1.01p-8);              /* rounds up to 1 + 2^-7 */
       if (kind == COPY_NARROW_BF16) put(&t[1], 1, 1, 1 + 0x1p-8 + 0x1p-40); /* float32's nearest is a tie */
+      if (kind == COPY_NARROW_F16) put(&t[1], 1, 1, 1 + 0x1p-11 + 0x1p-40);
       const struct tensor y0 = arena_tensor(&a, t[0].type, 3, 17, 0, 0);
       fill_seeded(&y0, 100); /* as trial_tensors() fills y when it is added to */
       trial_run(&x, DEV_CPU, 1, t);
@@ -153,6 +160,7 @@ static void values_are_those_of_the_formula(void)
         if (kind == ACCUMULATE) want += get(&y0, r, c);
         if (kind >= SCALE) want *= reals[type] == DTYPE_F64 ? get(&t[2], 0, 0) : (double)(float)get(&t[2], 0, 0);
         if (kind == COPY_NARROW_BF16) want = (double)bf16_widen(bf16_round_f64(want)); /* at once */
+        if (kind == COPY_NARROW_F16) want = (double)f16_widen(f16_round_f64(want));
         CHECK_NEAR(get(&t[0], r, c), stored(t[0].type, want), 0);
       }
       arena_close(&a);

@@ -1,4 +1,4 @@
-/* matmul.c - matrix products: oneDNN for float32, our own loop for float64 (bf16: matmul_bf16.c).
+/* matmul.c - matrix products: oneDNN for float32, our own loop for float64 (bf16, f16: matmul_narrow.c).
  *
  *   c [M, N] = op(a) [M, K] op(b) [K, N]     or c += with accumulate
  *
@@ -73,15 +73,19 @@ static enum err op_matmul_f64(void *args)
   return matmul_f64(m->c.rows, m->c.cols, m->depth, m->a.at, m->a.stride, m->transpose_a, m->b.at, m->b.stride,
                     m->transpose_b, m->accumulate, m->c.at, m->c.stride);
 }
-static enum err op_matmul_bf16(void *args)
-{
-  const struct matmul_args *m = args;
-  if (m->c.type == DTYPE_F32)
-    return matmul_state_bf16(m->c.rows, m->c.cols, m->depth, m->a.at, m->a.stride, m->transpose_a, m->b.at, m->b.stride,
-                             m->transpose_b, m->accumulate, m->c.at, m->c.stride);
-  return matmul_bf16(m->c.rows, m->c.cols, m->depth, m->a.at, m->a.stride, m->transpose_a, m->b.at, m->b.stride,
-                     m->transpose_b, m->accumulate, m->c.at, m->c.stride);
-}
+#define KERNEL(name)                                                                                                       \
+  static enum err op_matmul_##name(void *args)                                                                             \
+  {                                                                                                                        \
+    const struct matmul_args *m = args;                                                                                    \
+    if (m->c.type == DTYPE_F32)                                                                                            \
+      return matmul_state_##name(m->c.rows, m->c.cols, m->depth, m->a.at, m->a.stride, m->transpose_a, m->b.at,            \
+                                 m->b.stride, m->transpose_b, m->accumulate, m->c.at, m->c.stride);                        \
+    return matmul_##name(m->c.rows, m->c.cols, m->depth, m->a.at, m->a.stride, m->transpose_a, m->b.at, m->b.stride,       \
+                         m->transpose_b, m->accumulate, m->c.at, m->c.stride);                                             \
+  }
+KERNEL(bf16)
+KERNEL(f16)
+#undef KERNEL
 OP_KERNELS(op_matmul);
 
 enum err op_matmul(struct dev_stream *s, const struct tensor *c, const struct tensor *a, bool transpose_a,
@@ -98,7 +102,7 @@ enum err op_matmul(struct dev_stream *s, const struct tensor *c, const struct te
 
 const char *op_matmul_library(enum dev_kind kind)
 {
-  static char text[96];
+  static char text[160];
 #ifdef SHARDMARK_HAS_CUDA
   if (kind == DEV_CUDA) {
     matmul_cuda_library(text, sizeof text);
@@ -108,7 +112,7 @@ const char *op_matmul_library(enum dev_kind kind)
   (void)kind; /* no device but the CPU */
 #endif
   const dnnl_version_t *version = dnnl_version();
-  snprintf(text, sizeof text, "oneDNN %d.%d.%d; bf16 %s", version->major, version->minor, version->patch,
+  snprintf(text, sizeof text, "oneDNN %d.%d.%d; bf16 %s; fp16 widened, multiplied as float32, rounded once", version->major, version->minor, version->patch,
            matmul_bf16_unit() ? "multiplied as bf16" : "widened, multiplied as float32, rounded once");
   return text;
 }

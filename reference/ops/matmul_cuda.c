@@ -87,7 +87,7 @@ static enum err products_of(const struct dev_cuda *at, struct products **out)
 
 static cudaDataType lt_type(enum dtype type)
 {
-  return type == DTYPE_F64 ? CUDA_R_64F : type == DTYPE_F32 ? CUDA_R_32F : CUDA_R_16BF;
+  return type == DTYPE_F64 ? CUDA_R_64F : type == DTYPE_F32 ? CUDA_R_32F : type == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
 static enum err plan_describe(struct plan *p, bool tf32)
@@ -225,9 +225,11 @@ static enum err matmul_run(const struct dev_cuda *at, const void *args)
 enum err op_matmul_cuda_f64(const struct dev_cuda *at, void *args);
 enum err op_matmul_cuda_f32(const struct dev_cuda *at, void *args);
 enum err op_matmul_cuda_bf16(const struct dev_cuda *at, void *args);
+enum err op_matmul_cuda_f16(const struct dev_cuda *at, void *args);
 enum err op_matmul_cuda_f64(const struct dev_cuda *at, void *args) { return matmul_run(at, args); }
 enum err op_matmul_cuda_f32(const struct dev_cuda *at, void *args) { return matmul_run(at, args); }
 enum err op_matmul_cuda_bf16(const struct dev_cuda *at, void *args) { return matmul_run(at, args); }
+enum err op_matmul_cuda_f16(const struct dev_cuda *at, void *args) { return matmul_run(at, args); }
 
 void matmul_cuda_library(char *text, size_t bytes)
 {

@@ -1,7 +1,7 @@
 /* matmul_cuda.h - matrix products on CUDA inside this room: what op_matmul and linear call in kernels.
  *
  * c [M, N] = op(a) [M, K] op(b) [K, N] + bias [1, N] in each row, or c += with accumulate; all row-major.
- * a and b have one type; c has it too, or is float32 for bf16.  Sums are float64 for float64, else float32; float32
+ * a and b have one type; c has it too, or is float32 for bf16 and f16.  Sums are float64 for float64, else float32; float32
  * operands are rounded to TF32 only if at->tf32.  The bias is added before c is rounded.
  */
 #ifndef OPS_MATMUL_CUDA_H

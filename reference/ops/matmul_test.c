@@ -1,7 +1,7 @@
 /* matmul_test.c - products in every transpose, stride and size, and which of their bits are fixed. */
 #include "ops/op_trial.h"
 
-/* STATE: bf16 into float32. */
+/* STATE: bf16 or f16 into float32. */
 enum { TRANSPOSE_A = 1, TRANSPOSE_B = 2, ACCUMULATE = 4, STATE = 8, FORMS = 16 };
 
 static enum err call(struct dev_stream *s, const struct tensor *t, const struct trial *x)
@@ -14,7 +14,7 @@ static struct trial product(int form, int64_t M, int64_t N, int64_t K)
   struct trial x = {.name = "matmul",
                     .call = call,
                     .number = form,
-                    .bf16_only = (form & STATE) != 0,
+                    .narrow_only = (form & STATE) != 0,
                     .by_cublas = true,
                     .n = 3,
                     .operand = {{"c", form & ACCUMULATE ? TRIAL_INOUT : TRIAL_OUT,
@@ -65,7 +65,7 @@ static void a_small_case_by_hand(void)
       struct arena arena;
       struct tensor t[TRIAL_OPERANDS];
       const struct trial x = product(form, 2, 2, 3);
-      if (x.bf16_only && reals[type] != DTYPE_BF16) continue;
+      if (x.narrow_only && !is_narrow(reals[type])) continue;
       arena_open(&arena);
       trial_tensors(&x, reals[type], 1, 0, &arena, t);
       if (form & ACCUMULATE) fill_values(&t[0], (const double[]){100, 200, 300, 400});
@@ -105,7 +105,7 @@ static void float64_adds_in_index_order(void)
     }
 }
 
-/* A product of two bf16 is exact in float32.  |error| <= K 2^-24 sum |a b| <= K^2 2^-24; random signs leave sqrt(K) of
+/* A product of two bf16 or two f16 is exact in float32.  |error| <= K 2^-24 sum |a b| <= K^2 2^-24; random signs leave sqrt(K) of
  * one K, and c is of size sqrt(K). */
 static void float32_is_as_near_as_its_roundings(void)
 {

@@ -1,4 +1,4 @@
-/* matmul_wide_test.c - bf16 products on a processor that does not multiply bf16: oneDNN is told that this is one. */
+/* matmul_wide_test.c - bf16 and f16 products on a processor that does not multiply bf16: oneDNN is told that this is one. */
 #include "ops/op_trial.h"
 
 enum { TRANSPOSE_A = 1, TRANSPOSE_B = 2, ACCUMULATE = 4, STATE = 8, FORMS = 16 };
@@ -13,7 +13,7 @@ static struct trial product(int form, int64_t M, int64_t N, int64_t K)
       .name = "matmul",
       .call = call,
       .number = form,
-      .bf16_only = true,
+      .narrow_only = true,
       .n = 3,
       .operand = {{"c", form & ACCUMULATE ? TRIAL_INOUT : TRIAL_OUT, form & STATE ? TRIAL_STATE : TRIAL_REAL, M, N},
                   {"a", TRIAL_IN, TRIAL_REAL, M, K},
@@ -28,7 +28,11 @@ static const int64_t sizes[][3] = {{1, 1, 1},     {3, 1, 17},  {33, 17, 1}, {17,
                                    {2, 300, 129}, {515, 2, 3}, {3, 514, 5}, {5, 4, 2051}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-static void the_way_is_named(void) { CHECK_TEXT_HAS(op_matmul_library(DEV_CPU), "widened"); }
+static void the_way_is_named(void)
+{
+  CHECK_TEXT_HAS(op_matmul_library(DEV_CPU), "bf16 widened, multiplied as float32");
+  CHECK_TEXT_HAS(op_matmul_library(DEV_CPU), "fp16 widened, multiplied as float32");
+}
 
 static void bits_depend_on_the_inputs_alone(void)
 {

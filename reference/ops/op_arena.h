@@ -5,7 +5,7 @@
 #ifndef OPS_OP_ARENA_H
 #define OPS_OP_ARENA_H
 
-#include "base/bf16.h"
+#include "base/f16.h"
 #include "base/rng.h"
 #include "base/tensor.h"
 #include "testing/check.h"
@@ -103,12 +103,13 @@ static inline void arena_close(struct arena *a)
 /* --- values ------------------------------------------------------------------------ */
 
 /* The work types: operations are tried in each. */
-static const enum dtype reals[] = {DTYPE_F32, DTYPE_F64, DTYPE_BF16};
+static const enum dtype reals[] = {DTYPE_F32, DTYPE_F64, DTYPE_BF16, DTYPE_F16};
 enum { REALS = sizeof reals / sizeof *reals };
-/* Largest relative error of rounding to a type once, to nearest. */
+static inline bool is_narrow(enum dtype type) { return type == DTYPE_BF16 || type == DTYPE_F16; }
+/* Largest relative error of rounding to a type once, to nearest; of f16 from 2^-14 on. */
 static inline double unit_of(enum dtype type)
 {
-  return type == DTYPE_F64 ? 0x1p-53 : type == DTYPE_F32 ? 0x1p-24 : 0x1p-8;
+  return type == DTYPE_F64 ? 0x1p-53 : type == DTYPE_F32 ? 0x1p-24 : type == DTYPE_F16 ? 0x1p-11 : 0x1p-8;
 }
 
 static inline double get(const struct tensor *t, int64_t r, int64_t c)
@@ -116,6 +117,7 @@ static inline double get(const struct tensor *t, int64_t r, int64_t c)
   const void *at = tensor_row(t, r) + (size_t)c * dtype_bytes(t->type);
   if (t->type == DTYPE_F32) return (double)*(const float *)at;
   if (t->type == DTYPE_BF16) return (double)bf16_widen(*(const uint16_t *)at);
+  if (t->type == DTYPE_F16) return (double)f16_widen(*(const uint16_t *)at);
   if (t->type == DTYPE_I32) return *(const int32_t *)at;
   if (t->type == DTYPE_I64) return (double)*(const int64_t *)at;
   return *(const double *)at;
@@ -127,6 +129,8 @@ static inline void put(const struct tensor *t, int64_t r, int64_t c, double valu
     *(float *)at = (float)value;
   else if (t->type == DTYPE_BF16)
     *(uint16_t *)at = bf16_round_f64(value);
+  else if (t->type == DTYPE_F16)
+    *(uint16_t *)at = f16_round_f64(value);
   else if (t->type == DTYPE_I32)
     *(int32_t *)at = (int32_t)value;
   else if (t->type == DTYPE_I64)
@@ -138,6 +142,7 @@ static inline void put(const struct tensor *t, int64_t r, int64_t c, double valu
 /* x, computed in double or float, as an element of this type. */
 static inline double stored(enum dtype type, double x)
 {
+  if (type == DTYPE_F16) return (double)f16_widen(f16_round((float)x));
   return type == DTYPE_F64 ? x : type == DTYPE_F32 ? (double)(float)x : (double)bf16_widen(bf16_round((float)x));
 }
 
@@ -146,7 +151,7 @@ static inline double stored(enum dtype type, double x)
 static inline void fill_seeded(const struct tensor *t, uint32_t seed)
 {
   const struct rng_key key = {seed, RNG_TEST, 0};
-  const bool real = t->type == DTYPE_F32 || t->type == DTYPE_F64 || t->type == DTYPE_BF16;
+  const bool real = t->type == DTYPE_F32 || t->type == DTYPE_F64 || is_narrow(t->type);
   for (int64_t r = 0; r < t->rows; r++)
     for (int64_t c = 0; c < t->cols; c++) {
       const uint32_t word = rng_u32(key, (uint64_t)(r * t->cols + c));

@@ -28,10 +28,12 @@ struct dev_cuda;
   OP_CUDA_KERNEL(op##_cuda_f64);                                                       \
   OP_CUDA_KERNEL(op##_cuda_f32);                                                       \
   OP_CUDA_KERNEL(op##_cuda_bf16);                                                      \
+  OP_CUDA_KERNEL(op##_cuda_f16);                                                       \
   static const struct dev_kernel op##_kernels[DTYPE_COUNT] = {                         \
       [DTYPE_F64] = {.name = #op, .run = op##_f64, .cuda = OP_CUDA(op##_cuda_f64)},    \
       [DTYPE_F32] = {.name = #op, .run = op##_f32, .cuda = OP_CUDA(op##_cuda_f32)},    \
       [DTYPE_BF16] = {.name = #op, .run = op##_bf16, .cuda = OP_CUDA(op##_cuda_bf16)}, \
+      [DTYPE_F16] = {.name = #op, .run = op##_f16, .cuda = OP_CUDA(op##_cuda_f16)},    \
   }
 #define OP_STATE_KERNELS(op)                                                        \
   OP_CUDA_KERNEL(op##_cuda_f64);                                                    \
@@ -50,12 +52,13 @@ struct dev_cuda;
 static inline enum dtype op_state_type(enum dtype work) { return work == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32; }
 
 static inline bool op_is_state(enum dtype type) { return type == DTYPE_F32 || type == DTYPE_F64; }
-static inline bool op_is_real(enum dtype type) { return op_is_state(type) || type == DTYPE_BF16; }
+static inline bool op_is_narrow(enum dtype type) { return type == DTYPE_BF16 || type == DTYPE_F16; } /* storage alone */
+static inline bool op_is_real(enum dtype type) { return op_is_state(type) || op_is_narrow(type); }
 
 /* A work type, or one of the state types among them. */
 static inline enum err op_expect_real(const char *name, const struct tensor *t)
 {
-  if (!op_is_real(t->type)) FAIL(ERR_ARG, "%s is %s, expected float32, float64 or bfloat16", name, dtype_name(t->type));
+  if (!op_is_real(t->type)) FAIL(ERR_ARG, "%s is %s, expected float32, float64, bfloat16 or float16", name, dtype_name(t->type));
   return tensor_expect(name, t, -1, -1);
 }
 static inline enum err op_expect_state(const char *name, const struct tensor *t)

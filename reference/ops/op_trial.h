@@ -40,7 +40,7 @@ struct trial {
   enum err (*call)(struct dev_stream *s, const struct tensor *t, const struct trial *trial);
   int number;     /* for call: heads, a flag, how many columns count */
   int64_t first;  /* for call: where a part begins in the whole      */
-  bool bf16_only; /* no call of another work type                   */
+  bool narrow_only; /* no call of a wider work type                   */
   bool by_cublas; /* a GPU's bits depend on strides and alignment too: its library chooses kernels by them */
   int n;
   struct trial_operand operand[TRIAL_OPERANDS];
@@ -159,7 +159,7 @@ static inline void trial_far_rows(const struct trial *x, enum dtype real)
 static inline void trial_same_bits(const struct trial *x)
 {
   for (int i = 0; i < REALS; i++) {
-    if (x->bf16_only && reals[i] != DTYPE_BF16) continue;
+    if (x->narrow_only && !is_narrow(reals[i])) continue;
     trial_far_rows(x, reals[i]);
     trial_same_bits_as(x, reals[i]);
   }
@@ -190,7 +190,7 @@ static inline void trial_declares(const struct trial *x)
       struct arena a;
       struct tensor t[TRIAL_OPERANDS];
       arena_open(&a);
-      trial_tensors(x, x->bf16_only ? DTYPE_BF16 : DTYPE_F64, 3, 0, &a, t);
+      trial_tensors(x, x->narrow_only ? DTYPE_BF16 : DTYPE_F64, 3, 0, &a, t);
       const size_t size = dtype_bytes(t[i].type);
       char *at = corner ? tensor_row(&t[i], o->rows - 1) + (size_t)(o->cols - 1) * size : (char *)t[i].at;
       char what[160];
@@ -231,7 +231,7 @@ static inline void trial_refuses_as(const struct trial *x, enum dtype real)
     if (keep.type == DTYPE_F32) /* narrower memory would do for neither: nothing runs */
       t[i].type = real == DTYPE_F32 ? DTYPE_F64 : DTYPE_BF16;
     else
-      t[i].type = keep.type == DTYPE_BF16 ? DTYPE_F16 : DTYPE_U8;
+      t[i].type = DTYPE_U8;
     if (!o->any_type) trial_refused(x, t, &g, o->name, "another type");
     t[i] = keep;
     if (keep.cols > 1) t[i].stride = keep.cols - 1;
@@ -244,8 +244,9 @@ static inline void trial_refuses_as(const struct trial *x, enum dtype real)
 
 static inline void trial_refuses(const struct trial *x)
 {
-  if (!x->bf16_only) trial_refuses_as(x, DTYPE_F32);
+  if (!x->narrow_only) trial_refuses_as(x, DTYPE_F32);
   trial_refuses_as(x, DTYPE_BF16);
+  trial_refuses_as(x, DTYPE_F16);
 }
 
 /* `gradient` against central differences of sum(weight * output `out`) in input `in`, all float64.  t are the
@@ -280,7 +281,7 @@ static inline void trial_slope(const struct trial *x, const struct tensor t[TRIA
 }
 
 /* Every output is as near to the float64 one of the same inputs as rounding allows: computing in float32 may cost
- * `units` * 2^-24 of the largest of that output, storing in bfloat16 half a unit of the element more. */
+ * `units` * 2^-24 of the largest of that output, storing in a narrow type half a unit of the element more. */
 static inline void trial_rounding_as(const struct trial *x, enum dtype real, double units)
 {
   struct arena a;
@@ -300,7 +301,9 @@ static inline void trial_rounding_as(const struct trial *x, enum dtype real, dou
     for (int64_t k = 0; k < tensor_count(&wide[i]); k++) {
       const double want = get(&wide[i], k / wide[i].cols, k % wide[i].cols),
                    got = get(&narrow[i], k / wide[i].cols, k % wide[i].cols),
-                   stored = narrow[i].type == DTYPE_BF16 ? 0x1p-8 * (fabs(want) + units * 0x1p-24 * size) : 0;
+                   stored = is_narrow(narrow[i].type) ? unit_of(narrow[i].type) * (fabs(want) + units * 0x1p-24 * size) +
+                                                            (narrow[i].type == DTYPE_F16 ? 0x1p-25 : 0)
+                                                      : 0;
       const double excess = (fabs(got - want) - stored) / size * 0x1p24;
       if (!(excess <= worst)) worst = excess;
     }
@@ -313,8 +316,9 @@ static inline void trial_rounding_as(const struct trial *x, enum dtype real, dou
 }
 static inline void trial_rounding(const struct trial *x, double units)
 {
-  if (!x->bf16_only) trial_rounding_as(x, DTYPE_F32, units);
+  if (!x->narrow_only) trial_rounding_as(x, DTYPE_F32, units);
   trial_rounding_as(x, DTYPE_BF16, units);
+  trial_rounding_as(x, DTYPE_F16, units);
 }
 
 /* With a team smaller than asked for, oneDNN would leave rows unwritten: the call must fail, and say why. */

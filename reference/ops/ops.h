@@ -2,9 +2,9 @@
  *
  * Every function checks shapes and types (ERR_ARG naming the tensor), declares the
  * ranges it reads and writes, and queues its kernel; it returns before the work is
- * done.  Floating tensors of one call have one work type X, f64, f32 or bf16, unless said
+ * done.  Floating tensors of one call have one work type X, f64, f32, bf16 or f16, unless said
  * otherwise: sums over rows, gradients of weights and what an update changes have the state
- * type S, f64 for f64, f32 for f32 and bf16.  bf16 is storage: each element is widened, computed
+ * type S, f64 for f64, f32 for the others.  bf16 and f16 are storage: each element is widened, computed
  * with as in f32, and rounded once when it is written.  N rows = B sequences * T positions.  Each operation's
  * file states its formula, source and order of sums.  "written": old contents are
  * ignored (may be NaN).  "added to": gradients collect micro-batches.  No aliasing
@@ -31,7 +31,7 @@ enum err op_accumulate(struct dev_stream *s, T_ y, T_ x);
 enum err op_scale(struct dev_stream *s, T_ y, T_ x, T_ factor);
 
 /* c = op(a) op(b), or c += with accumulate.  op(a) [M, K], op(b) [K, N], c [M, N] of X or S; rows
- * may be strided.  float32: oneDNN; float64: own loop, K in index order; bf16: sums in float32.  CUDA: cuBLASLt. */
+ * may be strided.  float32: oneDNN; float64: own loop, K in index order; bf16, f16: sums in float32.  CUDA: cuBLASLt. */
 enum err op_matmul(struct dev_stream *s, T_ c, T_ a, bool transpose_a, T_ b, bool transpose_b, bool accumulate);
 
 /* y [N, O] = x [N, I] w + b.  w is [I, O] (Hugging Face Conv1D), or [O, I] with
@@ -42,7 +42,7 @@ enum err op_linear_bwd_w(struct dev_stream *s, T_ dw, T_ db, T_ dy, T_ x, bool t
                                                                                              * db may be NULL   */
 
 /* y [n, O] += b [1, O]: of a row-cut linear layer, whose bias is added once, after the sum over ranks.  The
- * same bits as op_linear_fwd with b where both add in one order (cpu, not bf16).  Its backward is db of op_linear_bwd_w. */
+ * same bits as op_linear_fwd with b where both add in one order (cpu, not bf16 or f16).  Its backward is db of op_linear_bwd_w. */
 enum err op_bias_fwd(struct dev_stream *s, T_ y, T_ b);
 
 /* y [N, C] = wte[token - first], tokens i32 [B, T]: wte [V, C] has the rows first.. of a table of `vocab` tokens;
@@ -116,7 +116,7 @@ enum err op_clip_factor(struct dev_stream *s, T_ factor, T_ norm, T_ sum_squares
 struct op_adamw { double beta1, beta2, eps, weight_decay; };
 /* Decoupled decay (Loshchilov & Hutter 2019), in the order of torch.optim.AdamW:
  * w -= lr*decay*w; m, v; w -= lr * mhat / (sqrt(vhat) + eps).  g is multiplied by factor
- * first.  w, m, v, g S; rounded bf16 or NULL: receives the new w rounded (w f32).
+ * first.  w, m, v, g S; rounded bf16, f16 or NULL: receives the new w rounded (w f32).
  * lr, factor f64 [1,1]; t i64 [1,1] = this update's number, from 1.  All device. */
 enum err op_adamw(struct dev_stream *s, T_ w, T_ rounded, T_ m, T_ v, T_ g, T_ lr, T_ t, T_ factor,
                   const struct op_adamw *rule);

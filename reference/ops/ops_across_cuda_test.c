@@ -105,7 +105,7 @@ static struct across counted(struct across c)
 /* N = B T rows of C columns; a vocabulary of V >= 7. */
 static int elementwise_cases(struct across *out, int64_t N, int64_t C)
 {
-  static const int types[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+  static const int types[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16, DTYPE_F16};
   int n = 0;
   CASE(OF(fill, 0, {"y", OUT, X, N, C}));
   CASE(OF(add, 0, {"y", OUT, X, N, C}, {"a", IN, X, N, C}, {"b", IN, X, N, C}));
@@ -115,10 +115,10 @@ static int elementwise_cases(struct across *out, int64_t N, int64_t C)
   CASE(OF(bias, 0, {"y", INOUT, X, N, C}, {"b", IN, X, 1, C}));
   CASE(OF(gelu_fwd, 12, {"y", OUT, X, N, C}, {"x", IN, X, N, C, up_to_ten}), .coarse = 0x1p-15);
   CASE(OF(gelu_bwd, 20, {"dx", OUT, X, N, C}, {"dy", IN, X, N, C}, {"x", IN, X, N, C, up_to_ten}), .coarse = 0x1p-15);
-  for (int to = 0; to < 3; to++)
-    for (int from = 0; from < 3; from++) {
+  for (int to = 0; to < 4; to++)
+    for (int from = 0; from < 4; from++) {
       CASE(OF(copy, 0, {"y", OUT, types[to], N, C}, {"x", IN, types[from], N, C}));
-      out[n - 1].x.bf16_only = true; /* once */
+      out[n - 1].x.narrow_only = true; /* once */
     }
   CASE(OF(copy, 0, {"y", OUT, I32, N, C}, {"x", IN, I32, N, C}));
   CASE(OF(reciprocal, 0, {"y", OUT, F64, 1, 1}, {"x", IN, F64, 1, 1}));
@@ -144,10 +144,10 @@ static int whole_tensor_cases(struct across *out, int64_t N, int64_t C)
   CASE(OF(hash, 0, {"out", OUT, DTYPE_I64, 1, 1}, {"x", IN, I32, N, C}));
   CASE(OF(adamw, 32, w, m, v, g, lr, t, factor));
   CASE(OF(adamw_rounded, 32, w, m, v, g, lr, t, factor, rounded));
-  out[n - 1].x.bf16_only = true;
+  out[n - 1].x.narrow_only = true;
   CASE(OF(sgd, 12, w, g, lr, factor));
   CASE(OF(sgd_rounded, 12, w, g, lr, factor, rounded));
-  out[n - 1].x.bf16_only = true;
+  out[n - 1].x.narrow_only = true;
   return n;
 }
 
@@ -265,7 +265,8 @@ static double units_apart(const struct across *c, enum dtype real, const struct 
   for (int64_t i = 0; i < tensor_count(want); i++) {
     const double w = get(want, i / want->cols, i % want->cols), g = get(got, i / want->cols, i % want->cols);
     const double allowed =
-        (want->type == DTYPE_BF16 ? 0x1p-7 * fabs(w) : 0) + (real == DTYPE_BF16 ? c->coarse * size : 0);
+        (is_narrow(want->type) ? 2 * unit_of(want->type) * fabs(w) : 0) + (want->type == DTYPE_F16 ? 0x1p-24 : 0) +
+        (real == DTYPE_BF16 ? c->coarse * size : 0);
     const double excess = g == w ? 0 : (fabs(g - w) - allowed) / size / unit;
     if (!(excess <= worst)) worst = excess;
   }
@@ -301,7 +302,7 @@ static void compare_all(const struct across *cases, int n)
 {
   for (int i = 0; i < n; i++)
     for (int type = 0; type < REALS; type++) {
-      if (cases[i].x.bf16_only && reals[type] != DTYPE_BF16) continue;
+      if (cases[i].x.narrow_only && !is_narrow(reals[type])) continue;
       compare(&cases[i], reals[type], 0, 0);
       compare(&cases[i], reals[type], 5, 3);
     }

@@ -10,7 +10,7 @@
 
 enum { CHUNK = 4096, BATCH = 512 }; /* chunks summed before their sums are added: bounds the stack */
 
-typedef uint16_t bits_bf16;
+typedef uint16_t bits_bf16, bits_f16;
 typedef uint32_t bits_f32;
 typedef uint64_t bits_f64;
 

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 typedef __nv_bfloat16 bf16;
+typedef __half f16;
 
 /* One operand of a kernel. */
 template <typename T> struct rows_view {
@@ -188,11 +189,12 @@ static __device__ __forceinline__ void rows_each(const T *row, int64_t cols, boo
 
 /* --- one function a type ---------------------------------------------------------------------- */
 
-/* op_cuda_f64, _f32 and _bf16, the names that OP_KERNELS asks for, from a template over the work type. */
+/* op_cuda_f64, _f32, _bf16 and _f16, the names that OP_KERNELS asks for, from a template over the work type. */
 #define OP_CUDA_EACH_TYPE(op, function)                                                                           \
   extern "C" enum err op##_cuda_f64(const struct dev_cuda *at, void *args) { return function<double>(at, args); } \
   extern "C" enum err op##_cuda_f32(const struct dev_cuda *at, void *args) { return function<float>(at, args); }  \
-  extern "C" enum err op##_cuda_bf16(const struct dev_cuda *at, void *args) { return function<bf16>(at, args); }
+  extern "C" enum err op##_cuda_bf16(const struct dev_cuda *at, void *args) { return function<bf16>(at, args); }  \
+  extern "C" enum err op##_cuda_f16(const struct dev_cuda *at, void *args) { return function<f16>(at, args); }
 #define OP_CUDA_EACH_STATE(op, function)                                                                          \
   extern "C" enum err op##_cuda_f64(const struct dev_cuda *at, void *args) { return function<double>(at, args); } \
   extern "C" enum err op##_cuda_f32(const struct dev_cuda *at, void *args) { return function<float>(at, args); }

@@ -127,8 +127,9 @@ static inline __attribute__((always_inline)) float exp_f32(float any)
 /* In float64 the C library's: these kernels are the truth that others are held against. */
 static inline double exp_f64(double x) { return exp(x); }
 
-/* bf16 is computed with in float32. */
+/* The narrow types are computed with in float32. */
 static inline __attribute__((always_inline)) float exp_bf16(float x) { return exp_f32(x); }
+static inline __attribute__((always_inline)) float exp_f16(float x) { return exp_f32(x); }
 
 static inline float root_f32(float x) { return sqrtf(x); }
 static inline double root_f64(double x) { return sqrt(x); }

@@ -1,16 +1,15 @@
-/* matmul_bf16.c - matrix products of bf16 with sums in float32, each result rounded once.
+/* matmul_narrow.c - matrix products of bf16 and f16 with sums in float32, each result rounded once.
  *
  * Where the processor multiplies bf16, oneDNN's primitive does it, in parts that threads share out: one thread a part,
- * since several would cut the sums of some products between them.  Elsewhere, and for a product with one row or one
- * column, pieces are widened and multiplied as float32: products of two bf16 are exact in float32, so that the two ways
- * differ by the order of sums only.
+ * since several would cut the sums of some products between them.  Elsewhere, for f16, and for a product with one row or one
+ * column, pieces are widened and multiplied as float32: products of two bf16 or two f16 are exact in float32, so that the two
+ * ways differ by the order of sums only.
  *
  * This is the one file that sees oneDNN's primitives; what changed in them between 2 and 3 stands at the top.
  */
 #include "ops/matmul.h"
+#include "ops/narrow.h"
 #include "ops/vector.h"
-
-#include "base/bf16.h"
 
 #include <inttypes.h>
 #include <omp.h>
@@ -171,22 +170,14 @@ static dnnl_status_t multiply(const struct operand x[3], bool accumulate)
 
 enum { EDGE = 512, DEPTH = 2048 }; /* of a piece of c, and of the products in between: bounds the room */
 
-CLONES static void widen(float *wide, const uint16_t *x, int64_t n)
+static void widen_rows(float *wide, const uint16_t *x, enum dtype type, int64_t stride, int64_t rows, int64_t cols)
 {
-  SIMD for (int64_t i = 0; i < n; i++) wide[i] = bf16_widen(x[i]);
-}
-CLONES static void round_all(uint16_t *x, const float *wide, int64_t n)
-{
-  SIMD for (int64_t i = 0; i < n; i++) x[i] = bf16_round(wide[i]);
-}
-
-static void widen_rows(float *wide, const uint16_t *x, int64_t stride, int64_t rows, int64_t cols)
-{
-  for (int64_t r = 0; r < rows; r++) widen(wide + r * cols, x + r * stride, cols);
+  for (int64_t r = 0; r < rows; r++) narrow_widen(wide + r * cols, x + r * stride, type, cols);
 }
 
 struct matrix {
   const uint16_t *at;
+  enum dtype type; /* narrow */
   int64_t stride;
   bool transposed;
 };
@@ -195,9 +186,9 @@ struct matrix {
 static void widen_part(float *wide, const struct matrix *x, int64_t r, int64_t rows, int64_t c, int64_t cols)
 {
   if (x->transposed)
-    widen_rows(wide, x->at + c * x->stride + r, x->stride, cols, rows);
+    widen_rows(wide, x->at + c * x->stride + r, x->type, x->stride, cols, rows);
   else
-    widen_rows(wide, x->at + r * x->stride + c, x->stride, rows, cols);
+    widen_rows(wide, x->at + r * x->stride + c, x->type, x->stride, rows, cols);
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -223,7 +214,7 @@ static enum err multiply_wide(int64_t M, int64_t N, int64_t K, const struct matr
   const int64_t rows_max = least(M, EDGE), cols_max = least(N, EDGE), depth_max = least(K, DEPTH);
   const size_t elements = (size_t)((rows_max + cols_max) * depth_max + rows_max * cols_max + 1);
   float *room = malloc(elements * sizeof *room), *own = room + (rows_max + cols_max) * depth_max;
-  if (room == NULL) FAIL(ERR_MEMORY, "a bf16 product: %zu bytes", elements * sizeof *room);
+  if (room == NULL) FAIL(ERR_MEMORY, "a product in pieces: %zu bytes", elements * sizeof *room);
   enum err err = ERR_OK;
   for (int64_t m = 0; m < M && !err; m += EDGE)
     for (int64_t n = 0; n < N && !err; n += EDGE) {
@@ -233,9 +224,9 @@ static enum err multiply_wide(int64_t M, int64_t N, int64_t K, const struct matr
         continue;
       }
       uint16_t *at = (uint16_t *)c + m * c_stride + n;
-      if (accumulate) widen_rows(own, at, c_stride, rows, cols);
+      if (accumulate) widen_rows(own, at, type, c_stride, rows, cols);
       err = multiply_piece(m, rows, n, cols, K, a, b, accumulate, room, own, cols);
-      for (int64_t r = 0; r < rows && !err; r++) round_all(at + r * c_stride, own + r * cols, cols);
+      for (int64_t r = 0; r < rows && !err; r++) narrow_round(at + r * c_stride, own + r * cols, type, cols);
     }
   free(room);
   return err ? err_trace(err, __FILE__, __LINE__) : ERR_OK;
@@ -246,7 +237,7 @@ static enum err multiply_wide(int64_t M, int64_t N, int64_t K, const struct matr
 static enum err matmul_any(int64_t M, int64_t N, int64_t K, const struct matrix *a, const struct matrix *b,
                            bool accumulate, void *c, int64_t c_stride, enum dtype type)
 {
-  if (M <= 1 || N <= 1 || K < 1 || !matmul_bf16_unit())
+  if (M <= 1 || N <= 1 || K < 1 || a->type == DTYPE_F16 || !matmul_bf16_unit())
     return multiply_wide(M, N, K, a, b, accumulate, c, c_stride, type);
   TRY(matmul_expect_team());
   const struct operand x[3] = {
@@ -260,18 +251,20 @@ static enum err matmul_any(int64_t M, int64_t N, int64_t K, const struct matrix 
   return ERR_OK;
 }
 
-enum err matmul_bf16(int64_t M, int64_t N, int64_t K, const uint16_t *a, int64_t a_stride, bool transpose_a,
-                     const uint16_t *b, int64_t b_stride, bool transpose_b, bool accumulate, uint16_t *c,
-                     int64_t c_stride)
-{
-  const struct matrix left = {a, a_stride, transpose_a}, right = {b, b_stride, transpose_b};
-  return matmul_any(M, N, K, &left, &right, accumulate, c, c_stride, DTYPE_BF16);
-}
-
-enum err matmul_state_bf16(int64_t M, int64_t N, int64_t K, const uint16_t *a, int64_t a_stride, bool transpose_a,
-                           const uint16_t *b, int64_t b_stride, bool transpose_b, bool accumulate, float *c,
-                           int64_t c_stride)
-{
-  const struct matrix left = {a, a_stride, transpose_a}, right = {b, b_stride, transpose_b};
-  return matmul_any(M, N, K, &left, &right, accumulate, c, c_stride, DTYPE_F32);
-}
+#define PRODUCTS(name, TYPE)                                                                                             \
+  enum err matmul_##name(int64_t M, int64_t N, int64_t K, const uint16_t *a, int64_t a_stride, bool transpose_a,           \
+                         const uint16_t *b, int64_t b_stride, bool transpose_b, bool accumulate, uint16_t *c,              \
+                         int64_t c_stride)                                                                                 \
+  {                                                                                                                        \
+    const struct matrix left = {a, TYPE, a_stride, transpose_a}, right = {b, TYPE, b_stride, transpose_b};                 \
+    return matmul_any(M, N, K, &left, &right, accumulate, c, c_stride, TYPE);                                              \
+  }                                                                                                                        \
+  enum err matmul_state_##name(int64_t M, int64_t N, int64_t K, const uint16_t *a, int64_t a_stride, bool transpose_a,     \
+                               const uint16_t *b, int64_t b_stride, bool transpose_b, bool accumulate, float *c,           \
+                               int64_t c_stride)                                                                           \
+  {                                                                                                                        \
+    const struct matrix left = {a, TYPE, a_stride, transpose_a}, right = {b, TYPE, b_stride, transpose_b};                 \
+    return matmul_any(M, N, K, &left, &right, accumulate, c, c_stride, DTYPE_F32);                                         \
+  }
+PRODUCTS(bf16, DTYPE_BF16)
+PRODUCTS(f16, DTYPE_F16)

@@ -1,0 +1,54 @@
+/* cuda_fp16.h - stand-in of the host build: binary16 as storage with conversions, C++ only.
+ * Rounding is to nearest even; NaN becomes 0x7FFF, as on a GPU. */
+#ifndef CUDA_HOST_CUDA_FP16_H
+#define CUDA_HOST_CUDA_FP16_H
+
+#include "cuda_runtime.h"
+
+#ifdef __cplusplus
+
+/* Steps of the result's exponent; below 2^-14 they are 2^-24. */
+static inline unsigned short cuda_host_half_bits(float x)
+{
+  const uint32_t u = cuda_host_bits<uint32_t>(x), size = u & 0x7fffffffu;
+  const unsigned short sign = (unsigned short)(u >> 16 & 0x8000u);
+  if (size > 0x7f800000u) return 0x7fff;
+  if (size >= 0x477ff000u) return (unsigned short)(sign | 0x7c00u); /* 65520 and more */
+  if (size >= 0x38800000u) return (unsigned short)(sign | ((size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13));
+  if (size < 0x33000000u) return sign; /* below half a step */
+  const int shift = 126 - (int)(size >> 23);
+  const uint32_t whole = (size & 0x7fffffu) | 0x800000u, kept = whole >> shift, rest = whole & ((1u << shift) - 1u);
+  const uint32_t half = 1u << (shift - 1);
+  return (unsigned short)(sign | (kept + (rest > half || (rest == half && (kept & 1u)) ? 1u : 0u)));
+}
+static inline float cuda_host_half_value(unsigned short bits)
+{
+  const uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = bits >> 10 & 31u, fraction = bits & 0x3ffu;
+  if (exponent == 31) return cuda_host_bits<float>(sign | 0x7f800000u | fraction << 13);
+  if (exponent != 0) return cuda_host_bits<float>(sign | (exponent + 112u) << 23 | fraction << 13);
+  const float size = (float)fraction * 0x1p-24f;
+  return sign ? -size : size;
+}
+
+struct __half {
+  unsigned short bits;
+  __half() = default;
+  __half(float x) : bits(cuda_host_half_bits(x)) {}
+  operator float() const { return cuda_host_half_value(bits); }
+};
+typedef __half half;
+static_assert(sizeof(__half) == 2, "storage");
+
+static inline float __half2float(__half x) { return (float)x; }
+static inline __half __float2half(float x) { return __half(x); }
+static inline __half __float2half_rn(float x) { return __half(x); }
+static inline unsigned short __half_as_ushort(__half x) { return x.bits; }
+static inline __half __ushort_as_half(unsigned short bits)
+{
+  __half x;
+  x.bits = bits;
+  return x;
+}
+
+#endif
+#endif

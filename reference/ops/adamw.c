@@ -7,7 +7,8 @@
  * SGD as torch.optim.SGD without momentum:  w = w - lr * (g + decay * w)
  *
  * Coefficients are computed in double from the device's scalars and rounded once; elements
- * are computed in their own type; `rounded` is the new w in bf16 or f16, one rounding more.
+ * are computed in their own type; `rounded` is the new w in bf16 or f16, one rounding more.  A step that is to be
+ * skipped writes nothing.
  */
 #include "ops/adamw_args.h"
 #include "ops/narrow.h"
@@ -21,6 +22,8 @@ static void round_span(const struct update_args *u, struct span p)
     narrow_round((uint16_t *)tensor_row(&u->rounded, p.row) + p.col, (const float *)tensor_row(&u->w, p.row) + p.col,
                  u->rounded.type, p.count);
 }
+
+static bool skipped(const struct update_args *u) { return u->skip.at != NULL && *(const double *)u->skip.at != 0; }
 
 #define KERNELS "ops/adamw_cpu.h"
 #include "ops/each_state_type.h"
@@ -40,28 +43,30 @@ static enum err expect_weights(const struct tensor *w, const struct tensor *roun
 
 enum err op_adamw(struct dev_stream *s, const struct tensor *w, const struct tensor *rounded, const struct tensor *m,
                   const struct tensor *v, const struct tensor *g, const struct tensor *lr, const struct tensor *t,
-                  const struct tensor *factor, const struct op_adamw *rule)
+                  const struct tensor *factor, const struct tensor *skip, const struct op_adamw *rule)
 {
   TRY(expect_weights(w, rounded));
   TRY(OP_EXPECT({"m", m, w->type, w->rows, w->cols}, {"v", v, w->type, w->rows, w->cols},
                 {"g", g, w->type, w->rows, w->cols}, {"lr", lr, DTYPE_F64, 1, 1}, {"t", t, DTYPE_I64, 1, 1},
-                {"factor", factor, DTYPE_F64, 1, 1}));
-  const struct update_args args = {*w, rounded ? *rounded : no_tensor, *m, *v, *g, *lr, *t, *factor, *rule};
+                {"factor", factor, DTYPE_F64, 1, 1}, {"skip", skip, DTYPE_F64, 1, 1}));
+  const struct update_args args = {*w,  rounded ? *rounded : no_tensor, *m, *v, *g, *lr, *t, *factor, skip ? *skip : no_tensor, *rule};
   return OP_SUBMIT(s, &op_adamw_kernels[w->type], args, {w, OP_WRITE}, {rounded, OP_WRITE}, {m, OP_WRITE},
-                   {v, OP_WRITE}, {g, OP_READ}, {lr, OP_READ}, {t, OP_READ}, {factor, OP_READ});
+                   {v, OP_WRITE}, {g, OP_READ}, {lr, OP_READ}, {t, OP_READ}, {factor, OP_READ}, {skip, OP_READ});
 }
 
 enum err op_sgd(struct dev_stream *s, const struct tensor *w, const struct tensor *rounded, const struct tensor *g,
-                const struct tensor *lr, const struct tensor *factor, double weight_decay)
+                const struct tensor *lr, const struct tensor *factor, const struct tensor *skip, double weight_decay)
 {
   TRY(expect_weights(w, rounded));
-  TRY(OP_EXPECT({"g", g, w->type, w->rows, w->cols}, {"lr", lr, DTYPE_F64, 1, 1}, {"factor", factor, DTYPE_F64, 1, 1}));
+  TRY(OP_EXPECT({"g", g, w->type, w->rows, w->cols}, {"lr", lr, DTYPE_F64, 1, 1}, {"factor", factor, DTYPE_F64, 1, 1},
+                {"skip", skip, DTYPE_F64, 1, 1}));
   const struct update_args args = {.w = *w,
                                    .rounded = rounded ? *rounded : no_tensor,
                                    .g = *g,
                                    .lr = *lr,
                                    .factor = *factor,
+                                   .skip = skip ? *skip : no_tensor,
                                    .rule.weight_decay = weight_decay};
   return OP_SUBMIT(s, &op_sgd_kernels[w->type], args, {w, OP_WRITE}, {rounded, OP_WRITE}, {g, OP_READ}, {lr, OP_READ},
-                   {factor, OP_READ});
+                   {factor, OP_READ}, {skip, OP_READ});
 }

@@ -11,12 +11,13 @@ template <typename S, typename R> struct update {
   rows_view<S> w, m, v;
   rows_view<const S> g;
   rows_view<R> rounded; /* at NULL: not kept */
-  const double *lr, *factor;
+  const double *lr, *factor, *skip; /* skip NULL: never */
 };
 template <typename S, typename R> static struct update<S, R> update_of(const struct update_args *u)
 {
   return {rows_of<S>(&u->w),       rows_of<S>(&u->m),        rows_of<S>(&u->v),           rows_of<const S>(&u->g),
-          rows_of<R>(&u->rounded), (const double *)u->lr.at, (const double *)u->factor.at};
+          rows_of<R>(&u->rounded), (const double *)u->lr.at, (const double *)u->factor.at,
+          (const double *)u->skip.at};
 }
 template <typename S> static struct rows_walk walk_of(const struct update_args *u, bool moments)
 {
@@ -50,6 +51,7 @@ static __global__ void adamw_kernel(struct update<S, R> u, const int64_t *number
     if (blockIdx.x == 0 && threadIdx.x == 0) REPORT(report, format, t, 0, 0, 0);
     return;
   }
+  if (u.skip != NULL && *u.skip != 0) return; /* all threads of all blocks */
   if (threadIdx.x == 0) {
     const double lr = *u.lr;
     shared[0].factor = (S)*u.factor;
@@ -85,6 +87,7 @@ template <typename S, typename R> static __global__ void sgd_kernel(struct updat
 {
   const int n = vector_width<S>::value;
   const S lr = (S)*u.lr, factor = (S)*u.factor;
+  if (u.skip != NULL && *u.skip != 0) return;
   for (rows_place p = rows_first<n>(w); p.count > 0; p = rows_next<n>(w, p)) {
     rows_group<S, n> weights = rows_load<n>(u.w, w, p);
     const rows_group<S, n> g = rows_load<n>(u.g, w, p);

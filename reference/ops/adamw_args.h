@@ -5,7 +5,7 @@
 #include "ops/ops.h"
 
 struct update_args {
-  struct tensor w, rounded, m, v, g, lr, t, factor; /* rounded.at may be NULL */
+  struct tensor w, rounded, m, v, g, lr, t, factor, skip; /* rounded.at and skip.at may be NULL */
   struct op_adamw rule;
 };
 

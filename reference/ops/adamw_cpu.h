@@ -22,6 +22,7 @@ static enum err OP(op_adamw)(void *args)
   const struct update_args *u = args;
   const double lr = *(const double *)u->lr.at, t = (double)*(const int64_t *)u->t.at;
   if (!(t >= 1)) FAIL(ERR_NUMERIC, "AdamW's update number is %.0f, expected from 1", t);
+  if (skipped(u)) return ERR_OK;
   const struct op_adamw *r = &u->rule;
   const struct OP(adamw) a = {
       .factor = (REAL) * (const double *)u->factor.at,
@@ -56,6 +57,7 @@ static enum err OP(op_sgd)(void *args)
   const struct update_args *u = args;
   const REAL lr = (REAL) * (const double *)u->lr.at, factor = (REAL) * (const double *)u->factor.at;
   const REAL decay = (REAL)u->rule.weight_decay;
+  if (skipped(u)) return ERR_OK;
   const int64_t pieces = span_pieces(u->w.rows, u->w.cols);
 #pragma omp parallel for schedule(static) if (tensor_count(&u->w) >= PARALLEL_FROM)
   for (int64_t k = 0; k < pieces; k++) {

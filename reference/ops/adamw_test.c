@@ -8,22 +8,33 @@ static const struct op_adamw rule = {0.9, 0.95, 1e-8, 0.1};
 static enum err call_adamw(struct dev_stream *s, const struct tensor *t, const struct trial *x)
 {
   (void)x;
-  return op_adamw(s, &t[0], NULL, &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &rule);
+  return op_adamw(s, &t[0], NULL, &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], NULL, &rule);
 }
 static enum err call_sgd(struct dev_stream *s, const struct tensor *t, const struct trial *x)
 {
   (void)x;
-  return op_sgd(s, &t[0], NULL, &t[1], &t[2], &t[3], 0.1);
+  return op_sgd(s, &t[0], NULL, &t[1], &t[2], &t[3], NULL, 0.1);
 }
 static enum err call_adamw_rounded(struct dev_stream *s, const struct tensor *t, const struct trial *x)
 {
   (void)x;
-  return op_adamw(s, &t[0], &t[7], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &rule);
+  return op_adamw(s, &t[0], &t[7], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], NULL, &rule);
 }
 static enum err call_sgd_rounded(struct dev_stream *s, const struct tensor *t, const struct trial *x)
 {
   (void)x;
-  return op_sgd(s, &t[0], &t[4], &t[1], &t[2], &t[3], 0.1);
+  return op_sgd(s, &t[0], &t[4], &t[1], &t[2], &t[3], NULL, 0.1);
+}
+/* The last operand of what is to be skipped, or not. */
+static enum err call_adamw_skip(struct dev_stream *s, const struct tensor *t, const struct trial *x)
+{
+  (void)x;
+  return op_adamw(s, &t[0], &t[7], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[8], &rule);
+}
+static enum err call_sgd_skip(struct dev_stream *s, const struct tensor *t, const struct trial *x)
+{
+  (void)x;
+  return op_sgd(s, &t[0], &t[4], &t[1], &t[2], &t[3], &t[5], 0.1);
 }
 /* trial.number is max_norm * 100. */
 static enum err call_clip(struct dev_stream *s, const struct tensor *t, const struct trial *x)
@@ -208,6 +219,43 @@ static void the_copy_is_the_new_weights_rounded_once(void)
   }
 }
 
+static struct trial skippable(struct trial x)
+{
+  x.operand[x.n++] = (struct trial_operand){.name = "skip", .role = TRIAL_IN, .type = DTYPE_F64, .rows = 1, .cols = 1};
+  x.call = x.call == call_adamw_rounded ? call_adamw_skip : call_sgd_skip;
+  return x;
+}
+
+/* Not even a NaN of the gradients gets through; what is not skipped is the same as without the flag. */
+static void a_skipped_step_changes_no_bit(void)
+{
+  for (int k = 0; k < 4; k++) {
+    struct arena a;
+    struct tensor before[TRIAL_OPERANDS], t[TRIAL_OPERANDS];
+    const struct trial plain = rounded(k % 2 ? sgd(17, 33) : adamw(17, 33)), x = skippable(plain);
+    const int g = k % 2 ? 1 : 3;
+    arena_open(&a);
+    trial_tensors(&x, DTYPE_F16, 0, 0, &a, before);
+    trial_tensors(&x, DTYPE_F16, 0, 0, &a, t);
+    put(&t[x.n - 1], 0, 0, k < 2);
+    if (k < 2) put(&t[g], 2, 3, NAN);
+    else trial_run(&plain, DEV_CPU, 1, before);
+    trial_run(&x, DEV_CPU, 2, t);
+    for (int i = 0; i < x.n - 1; i++)
+      if (i != g || k >= 2) CHECK(same_bits(&t[i], &before[i]));
+    arena_close(&a);
+  }
+}
+
+static void the_flag_is_declared_and_its_shape_looked_at(void)
+{
+  for (int k = 0; k < 2; k++) {
+    const struct trial x = skippable(rounded(k ? sgd(3, 5) : adamw(3, 5)));
+    trial_declares(&x);
+    trial_refuses(&x);
+  }
+}
+
 /* float64 has no narrower copy. */
 static void only_float32_weights_are_rounded(void)
 {
@@ -331,6 +379,8 @@ int main(void)
       TEST(sgd_is_the_published_rule),
       TEST(an_update_number_below_one_is_an_error),
       TEST(the_copy_is_the_new_weights_rounded_once),
+      TEST(a_skipped_step_changes_no_bit),
+      TEST(the_flag_is_declared_and_its_shape_looked_at),
       TEST(only_float32_weights_are_rounded),
       TEST(float32_is_as_near_as_its_roundings),
       TEST(the_clip_factor_is_torchs),

@@ -117,10 +117,24 @@ struct op_adamw { double beta1, beta2, eps, weight_decay; };
 /* Decoupled decay (Loshchilov & Hutter 2019), in the order of torch.optim.AdamW:
  * w -= lr*decay*w; m, v; w -= lr * mhat / (sqrt(vhat) + eps).  g is multiplied by factor
  * first.  w, m, v, g S; rounded bf16, f16 or NULL: receives the new w rounded (w f32).
- * lr, factor f64 [1,1]; t i64 [1,1] = this update's number, from 1.  All device. */
-enum err op_adamw(struct dev_stream *s, T_ w, T_ rounded, T_ m, T_ v, T_ g, T_ lr, T_ t, T_ factor,
+ * lr, factor f64 [1,1]; t i64 [1,1] = this update's number, from 1; skip f64 [1,1] or NULL: where it is not 0 nothing
+ * is written.  All device. */
+enum err op_adamw(struct dev_stream *s, T_ w, T_ rounded, T_ m, T_ v, T_ g, T_ lr, T_ t, T_ factor, T_ skip,
                   const struct op_adamw *rule);
-enum err op_sgd(struct dev_stream *s, T_ w, T_ rounded, T_ g, T_ lr, T_ factor, double weight_decay);
+enum err op_sgd(struct dev_stream *s, T_ w, T_ rounded, T_ g, T_ lr, T_ factor, T_ skip, double weight_decay);
+
+/* Dynamic loss scale (Micikevicius et al. 2018, section 3.2).
+ * key f64 [1,1], written: 0 if all of `largest` is finite, else which rank's was the first that is not; of two keys
+ * the larger is the earlier.  largest f64 [K n, B]: row k n + i has the largest magnitudes of gradients of rank
+ * `rank` + i after micro-batch k, a column for each bucket in the order of backward.  Earlier: a later stage, an earlier
+ * bucket, a lower rank.  op_overflow_rank gives the rank of a key that is not 0. */
+enum err op_overflow(struct dev_stream *s, T_ key, T_ largest, int stage, int rank, int n);
+int op_overflow_rank(double key);
+/* state f64 [1, OP_SCALE_STATE]: the scale that comes next and the good steps since it changed, read and written; the scale of
+ * this step and whether it is skipped (1, else 0), written.  A step is skipped if key f64 [1,1] is not 0: then the scale
+ * halves; after `interval` good steps it doubles. */
+enum op_scale_state { OP_SCALE_NEXT, OP_SCALE_GOOD, OP_SCALE_USED, OP_SCALE_SKIP, OP_SCALE_STATE };
+enum err op_loss_scale(struct dev_stream *s, T_ state, T_ key, int64_t interval);
 
 /* The stream is busy (its core is not) for this long: planted delays, compute: sleep. */
 enum err op_sleep(struct dev_stream *s, double ms);

@@ -56,10 +56,10 @@ CALL(max_abs, op_max_abs(s, &t[0], &t[1]))
 CALL(hash, op_hash(s, &t[0], &t[1]))
 CALL(reciprocal, op_reciprocal(s, &t[0], &t[1]))
 CALL(clip, op_clip_factor(s, &t[0], &t[1], &t[2], 0.3))
-CALL(adamw, op_adamw(s, &t[0], NULL, &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &rule))
-CALL(adamw_rounded, op_adamw(s, &t[0], &t[7], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &rule))
-CALL(sgd, op_sgd(s, &t[0], NULL, &t[1], &t[2], &t[3], 0.1))
-CALL(sgd_rounded, op_sgd(s, &t[0], &t[4], &t[1], &t[2], &t[3], 0.1))
+CALL(adamw, op_adamw(s, &t[0], NULL, &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], NULL, &rule))
+CALL(adamw_rounded, op_adamw(s, &t[0], &t[7], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], NULL, &rule))
+CALL(sgd, op_sgd(s, &t[0], NULL, &t[1], &t[2], &t[3], NULL, 0.1))
+CALL(sgd_rounded, op_sgd(s, &t[0], &t[4], &t[1], &t[2], &t[3], NULL, 0.1))
 
 /* --- inputs ---------------------------------------------------------------------------------- */
 

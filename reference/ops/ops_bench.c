@@ -201,7 +201,7 @@ int main(int argc, char **argv)
       op_cross_entropy_join(stream, &out, &row_lse, &losses, &sums, &tokens, V));
   ROW("sum of squares", all, 0, 4.0 * V * C, op_sum_squares(stream, &sum, &g));
   ROW("clip factor", 1, 0, 8, op_clip_factor(stream, &scalar, &norm, &sum, 1.0));
-  ROW("adamw", all, 0, 28.0 * V * C, op_adamw(stream, &wte, NULL, &m, &v, &g, &scalar, &number, &scalar, &rule));
+  ROW("adamw", all, 0, 28.0 * V * C, op_adamw(stream, &wte, NULL, &m, &v, &g, &scalar, &number, &scalar, NULL, &rule));
   ROW("clear gradients", all, 0, 4.0 * V * C, op_fill(stream, &g, 0));
   ROW("hash (not in a step)", 0, 0, 4.0 * V * C, op_hash(stream, &number, &wte));
 

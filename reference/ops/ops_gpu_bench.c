@@ -229,7 +229,7 @@ static void optimizer(const struct sizes *z)
   const struct op_adamw rule = {0.9, 0.95, 1e-8, 0.1};
   need(op_fill(stream, &v, 0.5)); /* a second moment is not negative */
   ROW("sum of squares", 0, 4 * n, op_sum_squares(stream, &sum, &g));
-  ROW("adamw", 0, 30 * n, op_adamw(stream, &w, &rounded, &m, &v, &g, &scalar, &number, &scalar, &rule));
+  ROW("adamw", 0, 30 * n, op_adamw(stream, &w, &rounded, &m, &v, &g, &scalar, &number, &scalar, NULL, &rule));
   ROW("clear gradients", 0, 4 * n, op_fill(stream, &g, 0));
 }
 

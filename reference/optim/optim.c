@@ -175,12 +175,12 @@ static enum err update_row(struct optim *o, int row)
   const struct tensor lr = optim_lr(o), factor = optim_factor(o), copy = rounded_row(o, row);
   const struct tensor *rounded = copy.at ? &copy : NULL;
   const double decay = o->given.table->rows[row].decay ? o->given.run->weight_decay : 0.0;
-  if (o->given.run->optimizer == OPTIMIZER_SGD) return op_sgd(o->given.compute, &w, rounded, &g, &lr, &factor, decay);
+  if (o->given.run->optimizer == OPTIMIZER_SGD) return op_sgd(o->given.compute, &w, rounded, &g, &lr, &factor, NULL, decay);
 
   const struct op_adamw rule = {o->given.run->beta1, o->given.run->beta2, o->given.run->eps, decay};
   const struct tensor m = row_of(o, o->moments1, row), v = row_of(o, o->moments2, row);
   const struct tensor t = tensor_at(&o->scalars->now.update, DTYPE_I64, 1, 1);
-  return op_adamw(o->given.compute, &w, rounded, &m, &v, &g, &lr, &t, &factor, &rule);
+  return op_adamw(o->given.compute, &w, rounded, &m, &v, &g, &lr, &t, &factor, NULL, &rule);
 }
 
 enum err optim_step(struct optim *o, int64_t update)

@@ -1,120 +1,12 @@
-/* pipeline.c */
+/* pipeline.c - what a pipeline's stages did in time, as records. */
 #include "harness/pipeline.h"
-#include "harness/interrupt.h"
 #include "harness/cut.h"
-#include "harness/proof.h"
-#include "harness/timing.h"
-#include "harness/trial.h"
 
-#include "base/clock.h"
 #include "suites/checks/idle.h"
 
-#include <math.h>
+#include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 
-/* --- plan ----------------------------------------------------------------------------- */
-
-static enum err add_case(struct plan *p, const struct asked *a, const struct suite *s, const struct suite_case *of)
-{
-  struct run_config c, measured = of->config;
-  char skip[512];
-  int proof, index;
-  TRY(plan_settings(a, of, &c, skip, sizeof skip));
-  if (!plan_wants(a, of, &c)) return ERR_OK;
-  if (*skip) return plan_add_skipped(p, s, of, skip);
-  TRY(asked_lay_over(a, &measured));
-  TRY(proof_add(p, s, of, &measured, of->name, &proof));
-  TRY(plan_add_trial(p, s, of, of->name, &c, PART_TIMED, &index));
-  p->trials[index].twin = proof;
-  return ERR_OK;
-}
-
-enum err pipeline_plan(struct plan *p, const struct asked *a, const struct suite *s)
-{
-  for (int i = 0; i < s->n; i++) TRY(add_case(p, a, s, &s->cases[i]));
-  return ERR_OK;
-}
-
-/* --- run ------------------------------------------------------------------------------- */
-
-static enum err settle(struct session *s, int index, enum outcome outcome, const char *why)
-{
-  struct trial *t = &s->plan.trials[index];
-  t->state = TRIAL_JUDGED;
-  t->outcome = outcome;
-  snprintf(t->reason, sizeof t->reason, "not timed");
-  snprintf(t->sentence, sizeof t->sentence, "%s", why);
-  return session_settled(s, index);
-}
-
-/* The next that waits, of the best priority; -1: none. */
-static int next_trial(const struct plan *p, const struct suite *suite)
-{
-  int best = -1;
-  for (int i = 0; i < p->n_trials; i++) {
-    const struct trial *t = &p->trials[i];
-    if (t->suite != suite || t->part != PART_TIMED || t->state != TRIAL_WAITING || p->runs[t->run].ended) continue;
-    if (best < 0 || t->priority < p->trials[best].priority) best = i;
-  }
-  return best;
-}
-
-static enum err time_trial(struct session *s, int index)
-{
-  struct trial *t = &s->plan.trials[index];
-  const struct run *run = &s->plan.runs[t->run];
-  const bool sleeps = run->config.compute == COMPUTE_SLEEP;
-  char why[512];
-  if (!proof_holds(&s->plan.trials[t->twin], why, sizeof why)) return settle(s, index, OUTCOME_INVALID, why);
-  if (!sleeps && run->ranks * run->config.threads > s->world.slots) {
-    snprintf(why, sizeof why, "not timed: %d ranks of %lld threads need cores of their own, there are %d; %s passed",
-             run->ranks, (long long)run->config.threads, s->world.slots, s->plan.trials[t->twin].name);
-    return settle(s, index, OUTCOME_SKIPPED, why);
-  }
-  struct env e;
-  env_look(250, &e);
-  t->elsewhere = e.busy_elsewhere;
-  const struct runner_timed job = {.runs = &t->run, .n = 1, .cores_each = sleeps ? 0 : (int)run->config.threads};
-  return runner_timed(&s->runner, &job, 1); /* session_on_ended judges it */
-}
-
-void pipeline_settle(struct trial *t)
-{
-  char sentence[sizeof t->sentence];
-  if (t->outcome != OUTCOME_FAIL || timing_quiet(t->elsewhere)) return;
-  for (int i = 0; i < t->n_verdicts; i++) { /* a bubble without a value is wrong in its passes, not in its time */
-    const struct verdict *v = &t->verdicts[i];
-    if (v->outcome == OUTCOME_FAIL && (strcmp(v->check, "bubble") != 0 || isnan(v->value))) return;
-  }
-  t->outcome = OUTCOME_INCONCLUSIVE;
-  snprintf(sentence, sizeof sentence, "others used %.1f cores when it began: %.500s", t->elsewhere, t->sentence);
-  memcpy(t->sentence, sentence, sizeof sentence);
-}
-
-static bool may_start(struct session *s, int index)
-{
-  const double spent_s = (clock_ms() - s->runner.started_ms) / 1e3,
-               wanted_s = s->plan.runs[s->plan.trials[index].run].estimate_s;
-  if (interrupt_seen() || s->runner.unusable || s->runner.enough) return false;
-  s->runner.out_of_budget = s->runner.budget_s > 0 && spent_s + wanted_s > s->runner.budget_s;
-  return !s->runner.out_of_budget;
-}
-
-enum err pipeline_run(struct session *s, const struct suite *suite)
-{
-  double elsewhere = 0;
-  int left = 0;
-  for (int i = 0; i < s->plan.n_trials; i++)
-    left += s->plan.trials[i].suite == suite && s->plan.trials[i].part == PART_TIMED &&
-            s->plan.trials[i].state == TRIAL_WAITING;
-  runner_phase(&s->runner, left, true);
-  if (left) timing_wait_for_quiet(s, &elsewhere); /* if it stays loud, what is measured shows how late it is */
-  for (int i; (i = next_trial(&s->plan, suite)) >= 0 && may_start(s, i);) TRY(time_trial(s, i));
-  return ERR_OK;
-}
-
-/* --- records ----------------------------------------------------------------------------- */
 
 static void record_parts(struct record_file *f, const struct idle *x)
 {

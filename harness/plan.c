@@ -9,17 +9,24 @@
 
 static bool is_label(const struct opt *o) { return strcmp(o->key, "name") == 0 || strcmp(o->key, "out") == 0; }
 
+/* FNV-1a, the end of the text included. */
+static const uint64_t FNV_START = 14695981039346656037u;
+static uint64_t add_text(uint64_t h, const char *s)
+{
+  for (;; s++) {
+    h = (h ^ (unsigned char)*s) * 1099511628211u;
+    if (*s == '\0') return h;
+  }
+}
+
 uint64_t plan_key(const struct run_config *c)
 {
-  uint64_t h = 14695981039346656037u; /* FNV-1a */
+  uint64_t h = FNV_START;
   for (int i = 0; i < run_options_count; i++) {
     char text[CONFIG_PATH];
     if (is_label(&run_options[i])) continue;
     opt_text(&run_options[i], c, text, sizeof text);
-    for (const char *s = text;; s++) {
-      h = (h ^ (unsigned char)*s) * 1099511628211u;
-      if (*s == '\0') break;
-    }
+    h = add_text(h, text);
   }
   return h;
 }
@@ -236,9 +243,9 @@ static enum err add_companions(struct plan *p, int trial, int check)
       FAIL(ERR_CONFIG, "%s: case '%s': companion '%s' of check '%s': %s", p->trials[trial].of->where, p->trials[trial].name,
            wanted[i].role, how->name, err_text());
     const bool rerun = strncmp(wanted[i].role, "rerun", 5) == 0;
-    const uint64_t key = plan_key(&wanted[i].config);
+    const uint64_t key = plan_key(&wanted[i].config), salt = rerun ? add_text(FNV_START, wanted[i].role) : 0;
     snprintf(name, sizeof name, "%.31s-%08x", wanted[i].role, (unsigned)(key >> 32));
-    TRY(shared_run(p, name, &wanted[i].config, rerun ? 0x9e3779b97f4a7c15u : 0, &run));
+    TRY(shared_run(p, name, &wanted[i].config, salt, &run));
     struct trial *t = &p->trials[trial];
     struct run *r = &p->runs[run];
     const struct run *mine = &p->runs[t->run];

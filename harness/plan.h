@@ -3,7 +3,7 @@
  * A trial is a case of a suite in this invocation: one run to judge, checks, and the
  * companions that the checks ask for.  A run is a distinct set of settings: equal
  * settings (all keys but name and out) are one run, shared by every trial that needs it,
- * except that a companion whose role starts with "rerun" is a run of its own.
+ * except that a companion whose role starts with "rerun" is a run of its own, one for each such role.
  */
 #ifndef HARNESS_PLAN_H
 #define HARNESS_PLAN_H

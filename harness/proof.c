@@ -42,3 +42,13 @@ bool proof_holds(const struct trial *proof, char *why, size_t bytes)
            proof->state == TRIAL_JUDGED ? outcome_name(proof->outcome) : "not run");
   return false;
 }
+
+const char *proof_no_speed(const struct run_config *c)
+{
+  if (c->device != DEVICE_CUDA) return NULL;
+#ifdef SHARDMARK_CUDA_HOST
+  return "the cuda device of this build is no GPU";
+#else
+  return c->transport == TRANSPORT_STAGED && config_ranks(c) > 1 ? "ranks exchange through the host (transport: staged)" : NULL;
+#endif
+}

@@ -12,5 +12,7 @@ enum err proof_add(struct plan *p, const struct suite *s, const struct suite_cas
                    const char *name, int *out);
 /* True if it was judged and passed.  Otherwise why: "its conformance case NAME is FAIL". */
 bool proof_holds(const struct trial *proof, char *why, size_t bytes);
+/* Why a run of this configuration shows no speed wherever it runs; NULL: it does. */
+const char *proof_no_speed(const struct run_config *c);
 
 #endif

@@ -113,17 +113,6 @@ static bool on_own_cores(const struct session *s, const struct run_config *c)
   return config_ranks(c) * c->threads <= s->world.slots;
 }
 
-/* Why a run of this configuration shows no speed wherever it runs; NULL: it does. */
-static const char *no_speed(const struct run_config *c)
-{
-  if (c->device != DEVICE_CUDA) return NULL;
-#ifdef SHARDMARK_CUDA_HOST
-  return "the cuda device of this build is no GPU";
-#else
-  return c->transport == TRANSPORT_STAGED && config_ranks(c) > 1 ? "ranks exchange through the host (transport: staged)" : NULL;
-#endif
-}
-
 /* Points of the suite that still wait, each with what is to be timed for it. */
 static int gather(const struct session *s, const struct suite *suite, struct point *points, int max)
 {
@@ -165,7 +154,7 @@ static void choose(struct timing *b, struct point *q)
   const struct trial *base = base_of(b->s, q, &c0);
   q->base_ranks = (int)config_ranks(&c0);
   if (t->of->correctness_only || !proof_holds(&p->trials[t->twin], why, sizeof why)) return;
-  q->only = no_speed(c) ? no_speed(c) : no_speed(&c0);
+  q->only = proof_no_speed(c) ? proof_no_speed(c) : proof_no_speed(&c0);
   if (q->only || !on_own_cores(b->s, c) || !on_own_cores(b->s, &c0)) return;
   q->own = timing_add(b, c, 0, t->name, t->of->seconds);
   snprintf(label, sizeof label, "%.110s%s", base->name, base == t && q->base_ranks != q->ranks ? "-one-rank" : "");

@@ -1,7 +1,9 @@
 /* session.c - from an ended run to verdicts, records and the summary. */
 #include "harness/session.h"
 #include "harness/memory.h"
+#include "harness/overlap.h"
 #include "harness/pipeline.h"
+#include "harness/timed.h"
 #include "harness/trial.h"
 
 #include <stdio.h>
@@ -68,6 +70,7 @@ enum err session_settled(struct session *s, int index)
   struct trial *t = &s->plan.trials[index];
   if (t->suite->kind == KIND_MEMORY) TRY(memory_record(&s->plan, t, &s->results));
   if (t->suite->kind == KIND_PIPELINE) TRY(pipeline_record(&s->plan, t, &s->results));
+  if (t->suite->kind == KIND_OVERLAP) TRY(overlap_record(&s->plan, t, &s->results));
   TRY(trial_record(&s->plan, t, &s->results));
   trial_release(t);
   release(s, t);
@@ -89,7 +92,7 @@ enum err session_on_ended(void *session, int run)
     if (!concerns || !trial_ready(&s->plan, t)) continue;
     trial_judge(&s->plan, i);
     if (t->part == PART_PLANTED) faults_settle(t);
-    if (t->part == PART_TIMED) pipeline_settle(t);
+    if (t->part == PART_TIMED) timed_settle(&s->plan, t);
     TRY(session_settled(s, i));
   }
   return ERR_OK;
@@ -188,7 +191,7 @@ static bool stays(const json_t *r, void *session)
   const struct trial *t = trial_named(&s->plan, name);
   const struct run *run = run_named(&s->plan, name);
   if (is_kind(r, "judged") || is_kind(r, "verdict") || is_kind(r, "bound") || is_kind(r, "memory_point") || is_kind(r, "point") ||
-      is_kind(r, "bubble") || is_kind(r, "timeline"))
+      is_kind(r, "bubble") || is_kind(r, "hidden") || is_kind(r, "timeline"))
     return t && t->state == TRIAL_JUDGED;
   return run && (run->ended || run->users == 0);
 }

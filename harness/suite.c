@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *const suite_kind_names[KIND_COUNT] = {"conformance", "scaling", "memory", "faults", "pipeline"};
+const char *const suite_kind_names[KIND_COUNT] = {"conformance", "scaling", "memory", "faults", "pipeline", "overlap"};
 
 #define AT(field) offsetof(struct suite_case, field), sizeof(((struct suite_case *)0)->field)
 const struct opt suite_options[] = {
@@ -167,7 +167,7 @@ static enum err read_head(struct reader *r, const struct yaml *top)
       r->suite->kind = (enum suite_kind)k;
       return ERR_OK;
     }
-  FAIL(ERR_CONFIG, "%s:%d:%d: kind '%s'; valid: conformance, scaling, memory, faults, pipeline", r->path, kind->line, kind->column,
+  FAIL(ERR_CONFIG, "%s:%d:%d: kind '%s'; valid: conformance, scaling, memory, faults, pipeline, overlap", r->path, kind->line, kind->column,
        kind->text);
 }
 
@@ -192,8 +192,8 @@ static enum err read_tree(struct reader *r)
   s->evidence = every;
   s->evidence.n_checks = 0;
   const struct yaml *evidence = yaml_get(s->tree, "evidence");
-  if ((evidence != NULL) != (s->kind == KIND_SCALING || s->kind == KIND_PIPELINE))
-    return reader_refuse(r, evidence ? evidence : s->tree, "`evidence` stands in every suite of kind scaling or pipeline and in no other");
+  if ((evidence != NULL) != (s->kind == KIND_SCALING || s->kind == KIND_PIPELINE || s->kind == KIND_OVERLAP))
+    return reader_refuse(r, evidence ? evidence : s->tree, "`evidence` stands in every suite of kind scaling, pipeline or overlap and in no other");
   TRY(reader_set_all(r, evidence, "evidence", &s->evidence));
   if (evidence && s->evidence.n_checks == 0) return reader_refuse(r, evidence, "`evidence` names no checks");
   return ERR_OK;

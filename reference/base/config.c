@@ -29,7 +29,7 @@ _Static_assert(DTYPE_F64 == 0 && DTYPE_F32 == 1 && DTYPE_BF16 == 2, "weights_as 
 const struct opt run_options[] = {
   /* key               type      where                  default       allowed                     unit         meaning */
   {"name",             OPT_TEXT, AT(name),              "run",        "a file name",              "",          "name of the case in records"},
-  {"task",             OPT_NAME, AT(task),              "train",      "train|gemm|copy|comm|probe", "",        "what to do: train, or measure a peak of this machine"},
+  {"task",             OPT_NAME, AT(task),              "train",      "train|gemm|copy|comm|probe|overlap", "", "what to do: train, or measure a peak of this machine; overlap: the bare program that overlap is compared with"},
   {"device",           OPT_NAME, AT(device),            "cpu",        "cpu|lazy|cuda",            "",          "where tensors live; lazy checks the order of all accesses"},
   {"threads",          OPT_INT,  AT(threads),           "1",          "1..1024",                  "threads",   "of a rank's compute stream"},
   {"lazy_seed",        OPT_INT,  AT(lazy_seed),         "1",          WHOLE,                      "",          "order of lazy's choices"},

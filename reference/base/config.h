@@ -18,7 +18,7 @@ extern "C" {
 
 /* Of weights and activations.  tf32 is float32 whose products round their operands to 11 bits; bf16 stores in 8. */
 enum precision { PRECISION_F64, PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
-enum task { TASK_TRAIN, TASK_GEMM, TASK_COPY, TASK_COMM, TASK_PROBE };
+enum task { TASK_TRAIN, TASK_GEMM, TASK_COPY, TASK_COMM, TASK_PROBE, TASK_OVERLAP };
 enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum lr_schedule { LR_CONSTANT, LR_COSINE };
 enum batch_policy { POLICY_PADDED, POLICY_CHUNKED };

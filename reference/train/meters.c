@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +17,12 @@ static bool is_collective(const char *kernel)
   return false;
 }
 
+/* Streams whose transfers are between replicas. */
+static bool is_over_replicas(const char *stream) { return stream && (strcmp(stream, "transfer") == 0 || strcmp(stream, "gather") == 0); }
+
 struct meters_time meters_split(const struct dev_interval *list, int64_t n)
 {
-  struct meters_time t = {0};
+  struct meters_time t = {.backward_end_ms = NAN};
   for (int64_t i = 0; i < n; i++) {
     const struct dev_interval *x = &list[i];
     const double busy_ms = x->end_ms - x->start_ms;
@@ -27,6 +31,8 @@ struct meters_time meters_split(const struct dev_interval *list, int64_t n)
       continue;
     }
     t.exposed_ms += x->waited_ms;
+    if (is_over_replicas(x->waited_for)) t.replicas_ms += x->waited_ms;
+    if (x->phase == DEV_PHASE_BACKWARD) t.backward_end_ms = fmax(t.backward_end_ms, x->end_ms);
     if (is_collective(x->kernel)) {
       t.comm_ms += busy_ms;
       t.exposed_ms += busy_ms;

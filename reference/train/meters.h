@@ -11,6 +11,8 @@
 struct meters_time {
   double forward_ms, backward_ms, optimizer_ms, other_ms; /* compute stream busy                    */
   double exposed_ms; /* compute stream waited for another, or ran a collective itself */
+  double replicas_ms; /* of exposed: waited for a transfer over replicas              */
+  double backward_end_ms; /* last backward on the compute stream, its clock; NaN: none */
   double comm_ms;    /* other streams busy, and collectives on compute               */
 };
 struct meters_time meters_split(const struct dev_interval *list, int64_t n);

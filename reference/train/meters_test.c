@@ -2,6 +2,7 @@
 #include "testing/check.h"
 #include "train/meters.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -10,10 +11,10 @@ static const struct dev_interval list[] = {
   {.stream = "compute", .kernel = "copy_in", .phase = DEV_PHASE_OTHER, .ready_ms = 0, .start_ms = 0, .end_ms = 1},
   {.stream = "compute", .kernel = "matmul", .phase = DEV_PHASE_FORWARD, .ready_ms = 1, .start_ms = 1, .end_ms = 4},
   {.stream = "scalar", .kernel = "allreduce", .phase = DEV_PHASE_DATA, .ready_ms = 0, .start_ms = 0.5, .end_ms = 5},
-  {.stream = "compute", .kernel = "matmul", .phase = DEV_PHASE_BACKWARD, .ready_ms = 5, .start_ms = 5, .end_ms = 9, .waited_ms = 1},
+  {.stream = "compute", .kernel = "matmul", .phase = DEV_PHASE_BACKWARD, .ready_ms = 5, .start_ms = 5, .end_ms = 9, .waited_ms = 1, .waited_for = "scalar"},
   {.stream = "transfer", .kernel = "copy_in", .phase = DEV_PHASE_BACKWARD, .ready_ms = 8, .start_ms = 8, .end_ms = 9},
   {.stream = "transfer", .kernel = "allreduce", .phase = DEV_PHASE_BACKWARD, .ready_ms = 9, .start_ms = 9, .end_ms = 12},
-  {.stream = "compute", .kernel = "adamw", .phase = DEV_PHASE_OPTIMIZER, .ready_ms = 12, .start_ms = 12, .end_ms = 14, .waited_ms = 3},
+  {.stream = "compute", .kernel = "adamw", .phase = DEV_PHASE_OPTIMIZER, .ready_ms = 12, .start_ms = 12, .end_ms = 14, .waited_ms = 3, .waited_for = "transfer"},
   {.stream = "scalar", .kernel = "allreduce", .phase = DEV_PHASE_OTHER, .ready_ms = 14, .start_ms = 14, .end_ms = 15},
 };
 enum { N = sizeof list / sizeof *list };
@@ -22,7 +23,8 @@ static void time_is_split_by_phase_and_stream(void)
 {
   const struct meters_time t = meters_split(list, N);
   CHECK(t.forward_ms == 3 && t.backward_ms == 4 && t.optimizer_ms == 2 && t.other_ms == 1);
-  CHECK(t.exposed_ms == 4);
+  CHECK(t.exposed_ms == 4 && t.replicas_ms == 3);
+  CHECK(t.backward_end_ms == 9);
   CHECK(t.comm_ms == 4.5 + 1 + 3 + 1);
 }
 
@@ -60,9 +62,10 @@ static void a_collective_on_the_compute_stream_is_exposed(void)
   static const struct dev_interval some[] = {
     {.stream = "compute", .kernel = "op_linear_fwd", .phase = DEV_PHASE_FORWARD, .start_ms = 0, .end_ms = 4},
     {.stream = "compute", .kernel = "allreduce", .phase = DEV_PHASE_FORWARD, .start_ms = 4, .end_ms = 7},
-    {.stream = "compute", .kernel = "allgather", .phase = DEV_PHASE_BACKWARD, .start_ms = 8, .end_ms = 10, .waited_ms = 1},
+    {.stream = "compute", .kernel = "allgather", .phase = DEV_PHASE_BACKWARD, .start_ms = 8, .end_ms = 10, .waited_ms = 1, .waited_for = "gather"},
   };
   const struct meters_time t = meters_split(some, 3);
+  CHECK(t.replicas_ms == 1 && isnan(meters_split(some, 1).backward_end_ms));
   CHECK(t.forward_ms == 4 && t.backward_ms == 0 && t.exposed_ms == 3 + 2 + 1 && t.comm_ms == 5);
 }
 

@@ -127,7 +127,9 @@ enum err say_time(const struct trainer *t, const struct output *o, int64_t step,
   record_real(f, "got.optimizer_ms", m.optimizer_ms);
   record_real(f, "got.other_ms", m.other_ms);
   record_real(f, "got.exposed_ms", m.exposed_ms);
+  record_real(f, "got.exposed_replicas_ms", m.replicas_ms);
   record_real(f, "got.comm_ms", m.comm_ms);
+  if (t->run.trace_time) record_real(f, "got.backward_end_ms", m.backward_end_ms + o->clock_offset_ms);
   if (t->run.trace_time) TRY(say_call_times(t, o, list, n));
   record_real(f, "got.matmul_flops", meters_matmul_flops(&t->run, &t->place, (double)t->n_valid));
   TRY(record_end(f));

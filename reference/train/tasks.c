@@ -6,6 +6,7 @@
 #include "train/say.h"
 #include "train/tasks_comm.h"
 #include "train/tasks_copy.h"
+#include "train/tasks_overlap.h"
 #include "train/threads.h"
 
 #include <stdlib.h>
@@ -75,6 +76,7 @@ static enum err measure(const struct output *o, struct dev *d, struct dev_stream
     return ERR_OK;
   case TASK_COPY: TRY(tasks_copy(o, d, s)); return ERR_OK;
   case TASK_COMM: TRY(tasks_comm(o, d, s, fatal)); return ERR_OK;
+  case TASK_OVERLAP: TRY(tasks_overlap(o, s, fatal)); return ERR_OK;
   default: return ERR_OK;
   }
 }

@@ -1,12 +1,13 @@
 /* checks.h - the checks, one row each: name, observable, companions, meaning.
  *
  * A row's judge is the function <name>_judge in <name>.c (those that compare bits
- * share bits.c, those of long runs curve.c).  To add one: a row here and a file with its function.
+ * share bits.c, those of long runs curve.c, those of overlap overlap.c).  To add one: a row here and a file with its function.
  */
 #ifndef CHECKS_CHECKS_H
 #define CHECKS_CHECKS_H
 
 #include "companions.h"
+#include "hidden.h"
 #include "judge.h"
 
 #define CHECKS_LIST(CHECK)                                                                                              \
@@ -28,6 +29,8 @@
   CHECK(memory, "O12", NULL, "peak memory a rank and category against the closed formula; nothing allocated in steps")  \
   CHECK(clock, "O13", NULL, "a step's time is no shorter than its parts, the run's no shorter than its steps")          \
   CHECK(bubble, "O13", NULL, "idle time of pipeline stages beside their list simulated with the run's median times")     \
+  CHECK(overlap, "O13", hidden_companions, "share of the transfers over replicas that compute hides; by the clock and by the streams") \
+  CHECK(bare, "O13", hidden_companions, "hides at least 0.9 of what a bare program with the same products and transfers does") \
   CHECK(divergence, "O15", companions_part, "where block outputs, then gradients, first leave the truth")               \
   CHECK(shim, "O16", NULL, "MPI calls and bytes counted below the trainer equal what its trace implies")                \
   CHECK(curve, "O3", companions_curve, "the loss of every step of a long run beside the serial run's")                  \

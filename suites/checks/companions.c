@@ -139,9 +139,9 @@ int companions_rerun(const struct run_config *c, struct companion *out, int max)
 int companions_overlap_off(const struct run_config *c, struct companion *out, int max)
 {
   int n = 0;
-  if (!(c->overlap && c->dp > 1) && !(c->overlap_p2p && c->pp > 1)) return n;
+  if (!(c->overlap && c->dp > 1) && !(c->overlap_gather && c->zero > 0) && !(c->overlap_p2p && c->pp > 1)) return n;
   struct run_config s = *c;
-  s.overlap = s.overlap_p2p = false;
+  s.overlap = s.overlap_gather = s.overlap_p2p = false;
   take(out, &n, max, "overlap_off", &s);
   return n;
 }

@@ -128,7 +128,7 @@ static void a_rerun_repeats_everything_and_the_others_change_one_thing(void)
   memset(a.name, 0, sizeof a.name);
   CHECK(same(&out[0].config, &a));
   CHECK(companions_overlap_off(&a, out, 1) == 1);
-  a.overlap = a.overlap_p2p = false;
+  a.overlap = a.overlap_gather = a.overlap_p2p = false;
   CHECK(same(&out[0].config, &a));
   CHECK(companions_overlap_off(&a, out, 1) == 0);
   a.overlap_p2p = true; /* without stages it is nothing */

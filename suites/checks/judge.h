@@ -27,8 +27,8 @@ struct run_data {
   char text[512];             /* the watcher's sentence: rank and last collective */
 };
 
-/* Equal configs are one run, shared by all roles and cases that ask for it; but a "rerun"
- * is a run of its own, though its config equals the case's. */
+/* Equal configs are one run, shared by all roles and cases that ask for it; but one whose role starts with "rerun"
+ * is a run of its own, one for each such role, though its config equals others'. */
 struct companion {
   char role[32]; /* "truth", "noise3", "twin", "rerun", "overlap_off" */
   struct run_config config; /* name and out are the harness's to fill */

@@ -1,0 +1,161 @@
+/* bare.c - one thread, one queue, one communicator. */
+#include "comm/bare.h"
+
+#include "base/clock.h"
+#include "comm/comm_state.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* Looks disturb the compute of their core and shorten nothing while it lasts: of naps of 0.1, 0.5 and 2 ms the longest
+ * hid most of an all-reduce of 0.1 s.  A caller that only waits has no compute to disturb. */
+static const double nap_ms = 2, short_nap_ms = 0.02;
+
+struct sum {
+  void *at;
+  int64_t count;
+  enum dtype type;
+  bool aligned;
+};
+
+struct bare {
+  struct link *link;
+  pthread_t thread;
+  bool started; /* the thread */
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  struct sum queue[BARE_ROOM];
+  int given, done; /* of this round; bare_wait() starts another */
+  bool waiting, ends;
+  double ms;
+  enum err err;
+  struct err_saved failure;
+};
+
+static bool is_waiting(struct bare *b)
+{
+  pthread_mutex_lock(&b->lock);
+  const bool waiting = b->waiting;
+  pthread_mutex_unlock(&b->lock);
+  return waiting;
+}
+
+static enum err until_done(struct bare *b)
+{
+  bool done = false;
+  TRY(link_test(b->link, &done));
+  while (!done) {
+    clock_sleep_ms(is_waiting(b) ? short_nap_ms : nap_ms);
+    TRY(link_test(b->link, &done));
+  }
+  return ERR_OK;
+}
+
+static enum err make(struct bare *b, const struct sum *s, double *ms)
+{
+  if (s->aligned) {
+    TRY(link_barrier(b->link));
+    TRY(until_done(b));
+  }
+  const double start_ms = clock_ms();
+  TRY(link_allreduce(b->link, s->at, s->count, s->type, COMM_SUM));
+  TRY(until_done(b));
+  *ms = clock_ms() - start_ms;
+  return ERR_OK;
+}
+
+static void *work(void *arg)
+{
+  struct bare *b = arg;
+  pthread_mutex_lock(&b->lock);
+  for (;;) {
+    while (b->done == b->given && !b->ends) pthread_cond_wait(&b->changed, &b->lock);
+    if (b->done == b->given) break;
+    const struct sum next = b->queue[b->done];
+    pthread_mutex_unlock(&b->lock);
+    double ms = 0;
+    const enum err err = b->err ? b->err : make(b, &next, &ms);
+    pthread_mutex_lock(&b->lock);
+    if (err && !b->err) err_save(&b->failure, err);
+    b->err = err;
+    b->ms += ms;
+    b->done++;
+    pthread_cond_broadcast(&b->changed);
+  }
+  pthread_mutex_unlock(&b->lock);
+  return NULL;
+}
+
+enum err bare_create(struct comm_world *w, struct bare **out)
+{
+  enum err err = ERR_OK;
+  *out = NULL;
+  const int n = comm_size(w);
+  int *ranks = malloc((size_t)n * sizeof *ranks);
+  struct bare *b = calloc(1, sizeof *b);
+  if (ranks == NULL || b == NULL) FAIL_TO(fail, ERR_MEMORY, "bare sums over %d ranks", n);
+  pthread_mutex_init(&b->lock, NULL);
+  pthread_cond_init(&b->changed, NULL);
+  for (int i = 0; i < n; i++) ranks[i] = i;
+  TRY_TO(fail, link_create(w->all, ranks, n, &b->link));
+  if (pthread_create(&b->thread, NULL, work, b) != 0) FAIL_TO(fail, ERR_DEVICE, "no thread for bare sums");
+  b->started = true;
+  free(ranks);
+  *out = b;
+  return ERR_OK;
+
+fail:
+  free(ranks);
+  bare_destroy(b);
+  return err;
+}
+
+void bare_destroy(struct bare *b)
+{
+  if (b == NULL) return;
+  if (b->started) {
+    pthread_mutex_lock(&b->lock);
+    b->ends = true;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+    pthread_join(b->thread, NULL);
+  }
+  link_destroy(b->link);
+  pthread_cond_destroy(&b->changed);
+  pthread_mutex_destroy(&b->lock);
+  free(b);
+}
+
+enum err bare_sum(struct bare *b, void *at, int64_t count, enum dtype type, bool aligned)
+{
+  if (count < 0 || count > LINK_PIECE) FAIL(ERR_ARG, "a bare sum of %lld elements; valid: 0..%d", (long long)count, LINK_PIECE);
+  pthread_mutex_lock(&b->lock);
+  const bool fits = b->given < BARE_ROOM;
+  if (fits) b->queue[b->given++] = (struct sum){at, count, type, aligned};
+  pthread_cond_broadcast(&b->changed);
+  pthread_mutex_unlock(&b->lock);
+  if (!fits) FAIL(ERR_ARG, "more than %d bare sums under way", BARE_ROOM);
+  return ERR_OK;
+}
+
+enum err bare_wait(struct bare *b, double *ms)
+{
+  pthread_mutex_lock(&b->lock);
+  b->waiting = true;
+  while (b->done < b->given) pthread_cond_wait(&b->changed, &b->lock);
+  *ms = b->ms;
+  b->waiting = false;
+  b->given = b->done = 0;
+  b->ms = 0;
+  const enum err err = b->err;
+  b->err = ERR_OK;
+  pthread_mutex_unlock(&b->lock);
+  return err ? err_restore(&b->failure) : ERR_OK;
+}
+
+enum err bare_meet(struct bare *b)
+{
+  TRY(link_barrier(b->link));
+  TRY(link_wait(b->link));
+  return ERR_OK;
+}

@@ -1,0 +1,51 @@
+/* hidden.h - how much of the communication over replicas is hidden behind compute, from runs with and without it.
+ *
+ * Of the same settings, in turn and repeatedly:
+ *   with     as they are
+ *   silent   no transfer over replicas; each rank keeps its own part, so buffers hold valid data
+ *   alone    nothing overlaps and a barrier stands before each transfer
+ *   bare     the bare program (task overlap), where there is one
+ *
+ *   alone       time of all transfers of a step, in `alone`: from the last rank's being ready to the last rank's end
+ *   exposed     step time with - step time silent, of the slowest rank; and read from the streams: what the compute
+ *               stream waited for transfers and was busy, with, less the same silent
+ *   hidden      1 - exposed / alone
+ *   coverable   min(alone, compute left from the first bucket's being ready to the end of the last backward, silent)
+ *   slowdowns   compute stream's busy time, with / silent; time of all transfers, with / alone
+ *
+ * Each is a median over steps of a run, then over repeats; ratios are of one repeat's runs.
+ */
+#ifndef CHECKS_HIDDEN_H
+#define CHECKS_HIDDEN_H
+
+#include "judge.h"
+
+enum { HIDDEN_REPEATS = 5 };
+
+/* A figure of each repeat, their median and range. */
+struct hidden_figure {
+  double value, low, high;
+  double each[HIDDEN_REPEATS];
+};
+
+struct hidden {
+  int repeats;
+  int64_t calls; /* transfers of a step */
+  struct hidden_figure step_ms, silent_ms, compute_ms; /* step; step silent; compute stream busy, silent */
+  struct hidden_figure alone_ms, exposed_ms, traced_ms, coverable_ms;
+  struct hidden_figure hidden, compute_slowdown, transfer_slowdown;
+  bool has_bare;
+  struct hidden_figure bare_alone_ms, bare_products_ms, bare_hidden, bare_slowdown; /* of its products and waits */
+};
+
+/* The runs beside the case's own, in the order in which they are best made: every other repeat backwards. */
+int hidden_companions(const struct run_config *c, struct companion *out, int max);
+/* Fails: ERR_UNAVAILABLE when a run or a record is missing or the settings have no transfers over replicas to hide;
+ * ERR_FORMAT when records contradict each other. */
+enum err hidden_measure(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions,
+                        int n, struct hidden *out);
+/* Exposed by the clock and by the streams agree: within a tenth of the larger, or within a fiftieth of `alone`, which
+ * moves `hidden` by no more than that. */
+bool hidden_agrees(const struct hidden *h);
+
+#endif

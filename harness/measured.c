@@ -80,7 +80,7 @@ static const char *number(double x, const char *format, double scale, char out[3
 
 static void print_row(FILE *out, const struct run_config *c, const struct speed *s)
 {
-  char a[32], b[32], d[32], e[32], f[32], batch[64], precision[32];
+  char a[32], b[32], h[32], d[32], e[32], f[32], batch[64], precision[32];
   opt_text(opt_find(run_options, run_options_count, "precision"), c, precision, sizeof precision);
   snprintf(batch, sizeof batch, "%lld x %lld", (long long)c->global_batch, (long long)c->sequence);
   fprintf(out, "%-12s %-8s %-10s", c->model, precision, batch);
@@ -88,8 +88,8 @@ static void print_row(FILE *out, const struct run_config *c, const struct speed 
     fprintf(out, " %s: %s\n", outcome_name(s->outcome), s->why);
     return;
   }
-  fprintf(out, " %5lld %9.2f %10.0f %8s %8s %6s %6s %8s  %s\n", (long long)s->steps, s->step_ms, s->tokens_per_s,
-          number(s->mfu_causal, "%.1f %%", 100, a), number(s->mfu_full, "%.1f %%", 100, b), number(s->clock_mhz, "%.0f", 1, d),
+  fprintf(out, " %5lld %9.2f %10.0f %8s %8s %8s %6s %6s %8s  %s\n", (long long)s->steps, s->step_ms, s->tokens_per_s,
+          number(s->mfu_causal, "%.1f %%", 100, a), number(s->mfu_full, "%.1f %%", 100, b), number(s->hfu, "%.1f %%", 100, h), number(s->clock_mhz, "%.0f", 1, d),
           number(s->power_w, "%.0f", 1, e), number(s->mj_per_token, "%.2f", 1, f), s->device);
 }
 
@@ -113,14 +113,14 @@ static enum err one(const char *folder, FILE *out, enum outcome *outcome)
 enum err measured_print(const char *const *folders, int n, FILE *out, enum status *status)
 {
   *status = STATUS_PASS;
-  fprintf(out, "%-12s %-8s %-10s %5s %9s %10s %8s %8s %6s %6s %8s  %s\n", "model", "type", "batch", "steps", "step/ms", "tokens/s",
-          "MFU", "square", "MHz", "W", "mJ/token", "device");
+  fprintf(out, "%-12s %-8s %-10s %5s %9s %10s %8s %8s %8s %6s %6s %8s  %s\n", "model", "type", "batch", "steps", "step/ms", "tokens/s",
+          "MFU", "square", "HFU", "MHz", "W", "mJ/token", "device");
   for (int i = 0; i < n; i++) {
     enum outcome outcome;
     TRY(one(folders[i], out, &outcome));
     if (outcome == OUTCOME_FAIL) *status = STATUS_FAIL;
     if (outcome == OUTCOME_INVALID && *status == STATUS_PASS) *status = STATUS_INVALID;
   }
-  fprintf(out, "MFU: model FLOPs (attention's causal half; square: all of it; no padding, no recompute) over the published dense peak\n");
+  fprintf(out, "MFU: model FLOPs (attention's causal half; square: all of it; no padding, no recompute) over the published dense peak; HFU: with recompute\n");
   return ERR_OK;
 }

@@ -2,6 +2,7 @@
 #include "harness/memory.h"
 
 #include "suites/checks/predict.h"
+#include "suites/checks/published.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -101,6 +102,8 @@ enum err memory_record(const struct plan *p, const struct trial *t, const struct
     snprintf(key, sizeof key, "got.predicted_%s_bytes", categories[i]);
     record_real(f, key, predicted[i]);
   }
+  record_real(f, "got.published_states_bytes", published_states_of(&run->config));
+  record_real(f, "got.published_activations_bytes", published_activations_of(&run->config));
   const enum err err = record_end(f);
   record_close(f);
   return err ? err_trace(err, __FILE__, __LINE__) : ERR_OK;

@@ -22,6 +22,8 @@ static const struct column columns[] = {
   {"communication", "communication", "GiB", "%.4f"},
   {"other", "other", "GiB", "%.4f"},
   {"unaccounted", "unaccounted", "GiB", "%.4f"},
+  {"states", "ZeRO's states", "GiB", "%.4f"},
+  {"layers", "Korthikanti's activations", "GiB", "%.4f"},
   {"mean", "time-weighted mean", "GiB", "%.4f"},
   {"spread", "largest / smallest rank", "", "%.3f"},
 };
@@ -42,6 +44,8 @@ static json_t *row_of(const json_t *point)
   json_object_set_new(row, "predicted", json_real(predicted / GiB));
   json_object_set_new(row, "off", json_real(measured / predicted));
   for (int k = 0; k < PARTS; k++) json_object_set_new(row, parts[k], json_real(bytes_of(point, "", parts[k]) / GiB));
+  json_object_set_new(row, "states", json_real(record_get_real(point, "got.published_states_bytes", NAN) / GiB));
+  json_object_set_new(row, "layers", json_real(record_get_real(point, "got.published_activations_bytes", NAN) / GiB));
   json_object_set_new(row, "mean", json_real(record_get_real(point, "got.mean_bytes", NAN) / GiB));
   json_object_set_new(row, "spread", json_real(record_get_real(point, "got.largest_over_smallest", NAN)));
   return row;

@@ -24,12 +24,29 @@ double peak_dense(const char *device, enum precision precision)
   return NAN;
 }
 
-double peak_flops(const struct run_config *c, double valid_tokens, bool full)
+static struct predicted without_padding(const struct run_config *c)
 {
   struct run_config counted = *c;
   struct predicted p;
   const struct model_shape *own = model_shape_find(c->model);
   if (own != NULL && counted.vocab > own->vocab) counted.vocab = own->vocab;
   predict(&counted, &p);
-  return (full ? p.flops_full : p.flops_causal) * valid_tokens / (double)(c->global_batch * c->sequence);
+  return p;
+}
+
+static double share(const struct run_config *c, double valid_tokens)
+{
+  return valid_tokens / (double)(c->global_batch * c->sequence);
+}
+
+double peak_flops(const struct run_config *c, double valid_tokens, bool full)
+{
+  const struct predicted p = without_padding(c);
+  return (full ? p.flops_full : p.flops_causal) * share(c, valid_tokens);
+}
+
+double peak_hardware_flops(const struct run_config *c, double valid_tokens)
+{
+  const struct predicted p = without_padding(c);
+  return (p.flops_causal + p.again_causal) * share(c, valid_tokens);
 }

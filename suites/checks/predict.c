@@ -200,6 +200,14 @@ static double flops(const struct run_config *c, double attention)
   return 3.0 * (double)c->global_batch * (L * (24.0 * T * C * C + attention * 4.0 * T * T * C) + 2.0 * T * C * V);
 }
 
+/* Of a block's forward: attention (selective); all products but the last (full). */
+static double flops_again(const struct run_config *c, double attention)
+{
+  const double C = (double)c->hidden, T = (double)c->sequence, L = (double)c->layers;
+  const double scores = attention * 4.0 * T * T * C, products = c->recompute == RECOMPUTE_FULL ? 16.0 * T * C * C : 0.0;
+  return c->recompute == RECOMPUTE_NONE ? 0.0 : (double)c->global_batch * L * (products + scores);
+}
+
 void predict_at(const struct run_config *c, const struct layout *at, struct predicted *out)
 {
   const struct partition stages = predict_stages(c);
@@ -216,6 +224,8 @@ void predict_at(const struct run_config *c, const struct layout *at, struct pred
     .communication_bytes = communication(c, at),
     .flops_full = flops(c, 1.0),
     .flops_causal = flops(c, 0.5),
+    .again_full = flops_again(c, 1.0),
+    .again_causal = flops_again(c, 0.5),
   };
   for (int i = 0; shapes_part(c, &stages, at, i, &s); i++)
     out->rank_parameters += s.unused ? 0.0 : (double)(s.rows * s.cols);

@@ -96,7 +96,7 @@ static void card(const struct run_data *run, double all_tokens, struct speed *ou
 void speed_take(const struct run_data *run, int64_t warm, struct speed *out)
 {
   const struct run_config *c = &run->config;
-  *out = (struct speed){.outcome = OUTCOME_PASS, .step_ms = NAN, .tokens_per_s = NAN, .mfu_causal = NAN, .mfu_full = NAN};
+  *out = (struct speed){.outcome = OUTCOME_PASS, .step_ms = NAN, .tokens_per_s = NAN, .mfu_causal = NAN, .mfu_full = NAN, .hfu = NAN};
   check_ends(run, out);
   check_device(run, out);
   double *ms = calloc((size_t)c->steps + 1, sizeof *ms), all_tokens, wall_ms = 0;
@@ -115,6 +115,7 @@ void speed_take(const struct run_data *run, int64_t warm, struct speed *out)
     const double peak = peak_dense(out->device, (enum precision)c->precision) * evidence_ranks(run), seconds = wall_ms / 1e3;
     out->mfu_causal = peak_flops(c, tokens, false) / seconds / peak;
     out->mfu_full = peak_flops(c, tokens, true) / seconds / peak;
+    out->hfu = peak_hardware_flops(c, tokens) / seconds / peak;
     if (out->mfu_causal > 1) refuse(out, OUTCOME_INVALID, "MFU of %.2f: faster than the device's dense peak", out->mfu_causal);
   }
   free(ms);

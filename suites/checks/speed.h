@@ -16,6 +16,7 @@ struct speed {
   int64_t steps;        /* that were timed                                        */
   double step_ms, tokens_per_s;          /* median; valid tokens over wall time   */
   double mfu_causal, mfu_full;           /* NaN: the device's peak is not known   */
+  double hfu;                            /* mfu_causal with what recompute makes again */
   double mj_per_token, power_w, clock_mhz; /* of all devices, of all steps; at the end; NaN: not said */
 };
 /* warm: steps left out at the start. */

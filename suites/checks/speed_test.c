@@ -62,6 +62,25 @@ static void mfu_counts_no_padding(void)
   speed_take(&run, 1, &s);
   CHECK_NEAR(s.mfu_full, (6 * weights + square) * 32000 / 0.410 / 989.5e12, 1e-9);
   CHECK_NEAR(s.mfu_causal, (6 * weights + square / 2) * 32000 / 0.410 / 989.5e12, 1e-9);
+  CHECK(s.hfu == s.mfu_causal);
+  json_decref(m.records);
+}
+
+/* Again in backward: a third of attention's FLOPs; and of a block's weights all but the last projection's, once more. */
+static void hfu_alone_counts_recompute(void)
+{
+  struct made m;
+  struct speed s;
+  struct run_data run = begin(&m, h200, 100);
+  const double weights = 12.0 * 12 * 768 * 768 + 768.0 * 50257, square = 12.0 * 12 * 1024 * 768, rate = 32000 / 0.410 / 989.5e12;
+  run.config.recompute = RECOMPUTE_SELECTIVE;
+  speed_take(&run, 1, &s);
+  CHECK_NEAR(s.mfu_causal, (6 * weights + square / 2) * rate, 1e-9);
+  CHECK_NEAR(s.hfu - s.mfu_causal, square / 6 * rate, 1e-9);
+  run.config.recompute = RECOMPUTE_FULL;
+  speed_take(&run, 1, &s);
+  CHECK_NEAR(s.mfu_causal, (6 * weights + square / 2) * rate, 1e-9);
+  CHECK_NEAR(s.hfu - s.mfu_causal, (2 * 8.0 * 12 * 768 * 768 + square / 6) * rate, 1e-9);
   json_decref(m.records);
 }
 
@@ -117,6 +136,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(rates_are_of_the_timed_steps),
     TEST(mfu_counts_no_padding),
+    TEST(hfu_alone_counts_recompute),
     TEST(unknown_devices_have_no_mfu),
     TEST(what_has_no_speed_says_why),
   };

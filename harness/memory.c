@@ -81,10 +81,17 @@ enum err memory_record(const struct plan *p, const struct trial *t, const struct
   predict(&run->config, &x);
   const double predicted[] = {x.parameters_bytes, x.gradients_bytes, x.optimizer_bytes, x.activations_bytes, x.communication_bytes};
   const int64_t peak = record_get_int(worst, "got.os_peak_bytes", 0);
+  char precision[CONFIG_NAME];
+  opt_text(opt_find(run_options, run_options_count, "precision"), &run->config, precision, sizeof precision);
   TRY(record_open(r->records, t->name, -1, &f));
   record_begin(f, "memory_point", -1, -1);
   record_text(f, "got.suite", t->suite->name);
   record_int(f, "got.ranks", run->ranks);
+  record_text(f, "got.precision", precision);
+  record_int(f, "got.dp", run->config.dp);
+  record_int(f, "got.tp", run->config.tp);
+  record_int(f, "got.pp", run->config.pp);
+  record_int(f, "got.zero", run->config.zero);
   record_int(f, "got.worst_rank", record_get_int(worst, "rank", -1));
   record_int(f, "got.peak_bytes", peak);
   for (int i = 0; i < CATEGORIES; i++) {

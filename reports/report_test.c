@@ -153,6 +153,28 @@ static void every_form_says_what_the_records_say(void)
   remove_all();
 }
 
+#define STAGE(name, dp, zero, peak) \
+  R("memory_point", name, "\"got.precision\":\"float32\",\"got.tp\":1,\"got.pp\":1,\"got.dp\":" #dp ",\"got.zero\":" #zero \
+    ",\"got.peak_bytes\":" #peak ",\"got.predicted_bytes\":1000,\"got.published_states_bytes\":2147483648")
+
+/* Stages beside the plain run of their layout, by layout; the others apart, so many that they take two figures. */
+static void memory_is_shown_by_stage_and_layout(void)
+{
+  char many[8192] = "";
+  fresh();
+  put("summary.json", summary);
+  snprintf(many, sizeof many, "%s", STAGE("two-z3", 2, 3, 1100) STAGE("four-z2", 4, 2, 500) STAGE("four-z1", 4, 1, 900) STAGE("four-plain", 4, 0, 1000)
+           STAGE("alone", 1, 0, 1020) STAGE("eight-plain", 8, 0, 990));
+  for (int i = 0; i < 18; i++) strcat(many, STAGE("another", 3, 0, 1000));
+  put("records.jsonl", many);
+  CHECK_OK(report_write(dir));
+  CHECK(has("report.md", "ZeRO-1 keeps 90 %, ZeRO-2 keeps 50 % of plain replicas' memory a rank at dp 4; all within 50.0 % of the formula (farthest: four-z2)"));
+  CHECK(has("report.md", "within 2.0 % of the closed formula (farthest: alone)"));
+  CHECK(has("report.md", "within 0.0 % of the closed formula (farthest: another)"));
+  CHECK(has("report.md", "| four-z2 |") && has("report.md", "2.0000")); /* ZeRO's own figure, GiB */
+  remove_all();
+}
+
 static void the_same_records_give_the_same_page(void)
 {
   fresh();
@@ -214,6 +236,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(every_form_says_what_the_records_say),
     TEST(a_host_build_is_called_no_gpu),
+    TEST(memory_is_shown_by_stage_and_layout),
     TEST(the_same_records_give_the_same_page),
     TEST(a_run_stopped_before_its_first_record_still_has_a_report),
     TEST(what_is_no_results_directory_is_named),

@@ -305,7 +305,7 @@ static enum err finish_pipeline(const struct run_config *c)
   return ERR_OK;
 }
 
-enum { ZERO_BUILT = 0 }; /* the highest stage there is */
+enum { ZERO_BUILT = 1 }; /* the highest stage there is */
 
 /* Replicas that may share, and when their gradients are added. */
 static enum err finish_zero(struct run_config *c)

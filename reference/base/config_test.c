@@ -179,7 +179,12 @@ static void contradictions_name_the_nearest_valid_values(void)
     {"schedule=interleaved pp=4 chunks=2 global_batch=3", "nearest valid: 4", ERR_CONFIG},
     {"schedule=zb-h1 pp=2 reduce_each=microbatch", "reduce_each: microbatch with schedule zb-h1; valid: step", ERR_CONFIG},
     {"schedule=interleaved pp=2 chunks=2 reduce_each=microbatch", "microbatch with schedule interleaved; valid: step", ERR_CONFIG},
-    {"zero=1", "zero: 1 is not there yet; nearest valid: 0", ERR_CONFIG},
+    {"zero=2 dp=2", "zero: 2 is not there yet; nearest valid: 1", ERR_CONFIG},
+    {"zero=1", "zero: 1 shares among replicas, but dp is 1; nearest valid: 0, or dp = 2", ERR_CONFIG},
+    {"zero=1 dp=6 shard=4", "shard: 4 of dp = 6 ranks; nearest valid, divisors above 1: 3, 6", ERR_CONFIG},
+    {"zero=1 dp=3 shard=2", "nearest valid, divisors above 1: 3", ERR_CONFIG},
+    {"zero=1 replicas=4 shard=1", "shard: 1 of replicas = 4 ranks; nearest valid, divisors above 1: 2", ERR_CONFIG},
+    {"zero=1 dp=2 shard=5", "nearest valid, divisors above 1: 2", ERR_CONFIG},
     {"dp=4 shard=2", "shard: 2 with zero = 0, which shares nothing; valid: 0", ERR_CONFIG},
     {"prefetch=2", "prefetch: 2 with zero = 0, which gathers no unit ahead; valid: 1", ERR_CONFIG},
     {"pp=2 stages=3,4", "stages: 3,4 are 7 layers together; valid: 8", ERR_CONFIG},
@@ -220,6 +225,10 @@ static void agreeing_settings_finish(void)
   for (size_t i = 0; i < sizeof good / sizeof *good; i++) CHECK_OK(finish(good[i], &c));
   CHECK_OK(finish("lr_schedule=cosine steps=7", &c));
   CHECK(c.lr_decay == 7 && c.reduce_each == REDUCE_STEP && run_shards(&c) == 1);
+  CHECK_OK(finish("zero=1 dp=6", &c));
+  CHECK(run_shards(&c) == 6 && c.reduce_each == REDUCE_STEP);
+  CHECK_OK(finish("zero=1 replicas=6 shard=3", &c));
+  CHECK(run_shards(&c) == 3);
   CHECK_OK(finish("reduce_each=microbatch dp=2", &c));
   CHECK(c.reduce_each == REDUCE_MICROBATCH);
   CHECK_OK(finish("dp=3 micro_batch=2 global_batch=18", &c));

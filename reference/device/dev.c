@@ -49,6 +49,7 @@ enum err dev_open(const struct dev_config *config, struct dev **out)
   d->action = -1;
   d->step = d->microbatch = -1;
   dev_memory_init(&d->memory);
+  pthread_mutex_init(&d->trace.lock, NULL);
   for (int i = 0; i < DEV_STREAMS_MAX; i++) {
     d->streams[i].dev = d;
     d->streams[i].index = i;
@@ -60,6 +61,7 @@ enum err dev_open(const struct dev_config *config, struct dev **out)
   return ERR_OK;
 
 free_dev:
+  pthread_mutex_destroy(&d->trace.lock);
   free(d);
   return err;
 }
@@ -70,6 +72,7 @@ void dev_close(struct dev *d)
   for (int i = 0; i < DEV_STREAMS_MAX; i++)
     if (d->streams[i].open) dev_stream_close(&d->streams[i]);
   dev_trace_release(&d->trace);
+  pthread_mutex_destroy(&d->trace.lock);
   dev_clocks_destroy(d->clocks);
   dev_memory_release(d);
   d->backend->close(d);

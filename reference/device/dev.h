@@ -102,6 +102,7 @@ enum dev_role { DEV_COMPUTE, DEV_TRANSFER }; /* only a compute stream runs paral
 /* `name` is a literal; it stands in traces and in lazy's findings. */
 enum err dev_stream_open(struct dev *d, const char *name, enum dev_role role, struct dev_stream **out);
 void dev_stream_close(struct dev_stream *s); /* waits for its work; NULL is allowed */
+void dev_stream_trails(struct dev_stream *s); /* the trace is taken without waiting for it */
 struct dev *dev_of(const struct dev_stream *s);
 const char *dev_stream_name(const struct dev_stream *s);
 
@@ -195,7 +196,8 @@ struct dev_interval {
  * 0 switches it off.  Waits for the streams. */
 enum err dev_trace(struct dev *d, int64_t capacity);
 /* After dev_sync(): the intervals since the last call, in order of their end.  They
- * belong to d and live until the next call. */
+ * belong to d and live until the next call.  Streams that dev_stream_trails() was called for may still be
+ * at work: what they have not done yet comes with a later call. */
 enum err dev_trace_take(struct dev *d, const struct dev_interval **out, int64_t *n, int64_t *lost);
 
 /* --- health ------------------------------------------------------------------- */

@@ -54,7 +54,7 @@ struct dev_stream {
   const char *name;
   enum dev_role role;
   int index; /* in dev->streams */
-  bool open;
+  bool open, trails;
   struct dev_work *queue;    /* ring; piece i (from 1) is in slot i % DEV_QUEUE_SLOTS */
   int64_t submitted;         /* the host's                                            */
   int64_t completed_seen;    /* the host's last look at `completed`                   */
@@ -154,7 +154,8 @@ struct dev_trace_log {
   struct dev_interval *rows[2]; /* one is filled, the other is the caller's */
   int64_t capacity;             /* 0: off                                   */
   int filled;
-  _Atomic int64_t claimed;
+  int64_t claimed;
+  pthread_mutex_t lock;         /* of filled, claimed and the rows that are filled: streams may be at work while it is taken */
 };
 double dev_trace_now(struct dev *d); /* 0 while off */
 void dev_trace_waited(struct dev_stream *s, double ms, const char *waited_for);

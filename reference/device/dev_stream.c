@@ -21,7 +21,7 @@ enum err dev_stream_open(struct dev *d, const char *name, enum dev_role role, st
   s->name = name;
   s->role = role;
   s->next = s->submitted + 1; /* counts go on where the last stream in this place ended, so old points stay past */
-  s->in_flight = false;
+  s->in_flight = s->trails = false;
   s->wait_since_ms = s->waited_ms = s->longest_ms = 0;
   s->waited_for = NULL;
   const enum err e = d->backend->stream_open(s);
@@ -34,6 +34,8 @@ enum err dev_stream_open(struct dev *d, const char *name, enum dev_role role, st
   *out = s;
   return ERR_OK;
 }
+
+void dev_stream_trails(struct dev_stream *s) { s->trails = true; }
 
 static void await(struct dev_stream *s, int64_t count)
 {

@@ -21,7 +21,7 @@ enum err dev_trace(struct dev *d, int64_t capacity)
   if (capacity < 0) FAIL(ERR_ARG, "trace: capacity %lld", (long long)capacity);
   dev_await_all(d); /* nobody writes into the rows that go */
   dev_trace_release(t);
-  atomic_store_explicit(&t->claimed, 0, memory_order_relaxed);
+  t->claimed = 0;
   t->filled = 0;
   if (capacity == 0) return ERR_OK;
   for (int i = 0; i < 2; i++) {
@@ -49,7 +49,8 @@ void dev_trace_done(struct dev_stream *s, const struct dev_work *w, double ready
 {
   struct dev_trace_log *t = &s->dev->trace;
   if (t->capacity == 0) return;
-  const int64_t row = atomic_fetch_add_explicit(&t->claimed, 1, memory_order_relaxed);
+  pthread_mutex_lock(&t->lock);
+  const int64_t row = t->claimed++;
   if (row < t->capacity)
     t->rows[t->filled][row] = (struct dev_interval){.stream = s->name,
                                                     .kernel = w->kernel.name,
@@ -62,6 +63,7 @@ void dev_trace_done(struct dev_stream *s, const struct dev_work *w, double ready
                                                     .end_ms = end_ms,
                                                     .waited_ms = s->waited_ms,
                                                     .waited_for = s->waited_for};
+  pthread_mutex_unlock(&t->lock);
   s->waited_ms = s->longest_ms = 0;
   s->waited_for = NULL;
 }
@@ -86,14 +88,15 @@ enum err dev_trace_take(struct dev *d, const struct dev_interval **out, int64_t 
   *n = *lost = 0;
   if (t->capacity == 0) FAIL(ERR_ARG, "trace: taken while it is off");
   for (int i = 0; i < DEV_STREAMS_MAX; i++)
-    if (d->streams[i].open && dev_gate_value(&d->streams[i].completed) < d->streams[i].submitted)
+    if (d->streams[i].open && !d->streams[i].trails && dev_gate_value(&d->streams[i].completed) < d->streams[i].submitted)
       FAIL(ERR_ARG, "trace: taken while work on '%s' is not done; dev_sync() first", d->streams[i].name);
-  const int64_t claimed = atomic_load_explicit(&t->claimed, memory_order_relaxed);
-  *n = claimed < t->capacity ? claimed : t->capacity;
-  *lost = claimed - *n;
+  pthread_mutex_lock(&t->lock);
+  *n = t->claimed < t->capacity ? t->claimed : t->capacity;
+  *lost = t->claimed - *n;
   *out = t->rows[t->filled];
   sort_by_end(t->rows[t->filled], *n, t->rows[!t->filled]);
   t->filled = !t->filled;
-  atomic_store_explicit(&t->claimed, 0, memory_order_relaxed);
+  t->claimed = 0;
+  pthread_mutex_unlock(&t->lock);
   return d->backend->traced(d);
 }

@@ -94,7 +94,8 @@ static enum err open_all(struct bench *b, int argc, char **argv)
   m.compute = b->compute;
   const struct zero_config zero = {.run = &b->run, .table = b->table, .flat = b->flat, .compute = b->compute, .weights = weights};
   TRY(zero_create(&zero, &m.zero));
-  TRY(ddp_create(&b->run, b->table, b->flat, NULL, b->compute, gradients, &m.ddp));
+  const struct ddp_config ddp = {.run = &b->run, .table = b->table, .flat = b->flat, .compute = b->compute, .gradients = gradients};
+  TRY(ddp_create(&ddp, &m.ddp));
   TRY(model_create(&m, &b->model));
   return dev_trace(b->dev, 1 << 16);
 }

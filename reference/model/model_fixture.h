@@ -134,8 +134,8 @@ static inline bool rig_prepare(struct rig *r, const struct run_config *c, const 
   const struct zero_config zero = {.run = &r->run, .table = r->table, .flat = r->flat, .compute = r->compute, .weights = r->weights};
   struct run_config alone = r->run; /* nothing is reduced here */
   alone.dp = 1;
-  if (!CHECK_OK(zero_create(&zero, &r->zero)) ||
-      !CHECK_OK(ddp_create(&alone, r->table, r->flat, NULL, r->compute, r->gradients, &r->ddp)))
+  const struct ddp_config ddp = {.run = &alone, .table = r->table, .flat = r->flat, .compute = r->compute, .gradients = r->gradients};
+  if (!CHECK_OK(zero_create(&zero, &r->zero)) || !CHECK_OK(ddp_create(&ddp, &r->ddp)))
     return false;
   const double scale = 1.0 / 20;
   const int32_t step = 3;

@@ -1,9 +1,9 @@
-/* optim.c - one update over the flat buffers, row by row.
+/* optim.c - one update over the flat buffers, piece by piece of each row.
  *
  * Order of one step, all on the compute stream: learning rate and update number arrive;
- * sum of squares of each row's gradient into its own place; those places summed over the
- * ranks that hold parts of the model; their sum in table order; norm and clip factor; the
- * rule, row by row, with decay where the table says so.
+ * sum of squares of each row's gradient into its own place; those places summed over the shards,
+ * then over the ranks that hold parts of the model; their sum in table order; norm and clip factor;
+ * the rule, piece by piece, with decay where the table says so.
  */
 #include "optim/optim.h"
 
@@ -19,7 +19,8 @@ struct numbers {
   int64_t update;
 };
 
-/* On the device, in one block; then one f64 per row of the table. */
+/* On the device, in one block; then f64: for each shard that is here, one per row of the table; one per piece of the
+ * row in most of them. */
 struct scalars {
   struct numbers now;
   double norm, factor, squares;
@@ -28,17 +29,26 @@ struct scalars {
 /* A row of the table that takes updates, on whatever rank. */
 struct trained {
   int row;
-  bool here, counts; /* this rank has a part of it, and sums its squares */
+  bool counts; /* this rank sums its squares */
+};
+
+/* What this rank has of a shard: one of them, or all when it emulates them. */
+struct part {
+  struct flat_piece *pieces; /* in table order                                        */
+  int n;
+  int *first;                /* by row: its first piece; of the last row's end, too    */
 };
 
 struct optim {
   struct optim_config given;
-  enum dtype type;
-  char *moments1, *moments2;
+  struct flat_buffer moments1, moments2;
   struct scalars *scalars; /* device */
-  double *parts;           /* device: squares of trained row k at k, in table order; the rest is not used */
+  double *sums;            /* device: of shard part p, squares of trained row k at p * rows + k, in table order; the rest is not used */
+  double *squares;         /* device: of the pieces of one row */
   int n_trained;
   struct trained *trained;
+  int n_parts;
+  struct part *parts;
 
   /* Host numbers must stay until the stream has copied them. */
   struct numbers ring[OPTIM_AHEAD];
@@ -56,40 +66,70 @@ double optim_lr_at(const struct run_config *run, int64_t update)
   return run->lr_min + (run->lr - run->lr_min) * (1.0 + cos(pi * x)) / 2.0;
 }
 
-static struct tensor row_of(const struct optim *o, char *flat, int row)
-{
-  const struct flat *f = o->given.flat;
-  return tensor_at(flat + (size_t)f->offset[row] * dtype_bytes(o->type), o->type, f->rows[row], f->cols[row]);
-}
-
-/* Of the weights, as products read them; at NULL where they are the weights themselves. */
-static struct tensor rounded_row(const struct optim *o, int row)
-{
-  const struct flat *f = o->given.flat;
-  uint16_t *at = o->given.rounded;
-  return tensor_at(at ? at + f->offset[row] : NULL, DTYPE_BF16, f->rows[row], f->cols[row]);
-}
-
 static struct tensor scalar(double *at) { return tensor_at(at, DTYPE_F64, 1, 1); }
+
+/* --- create and destroy ---------------------------------------------------------------- */
+
+static int most_pieces(const struct optim *o)
+{
+  int most = 1;
+  for (int p = 0; p < o->n_parts; p++)
+    for (int i = 0; i < o->given.table->n; i++) {
+      const int n = o->parts[p].first[i + 1] - o->parts[p].first[i];
+      if (n > most) most = n;
+    }
+  return most;
+}
+
+static enum err create_moments(struct optim *o, const char *owner, struct flat_buffer *out)
+{
+  const enum dtype type = run_state_type(o->given.run);
+  struct flat_buffer m = {NULL, type, o->n_parts == o->given.flat->shards ? FLAT_WHOLE : FLAT_SHARD};
+  const int64_t count = flat_buffer_count(o->given.flat, &m);
+  TRY(dev_alloc(o->given.dev, (size_t)count * dtype_bytes(type), DEV_OPTIMIZER, owner, &m.at));
+  *out = m;
+  const struct tensor all = tensor_at(m.at, type, 1, count);
+  return op_fill(o->given.compute, &all, 0.0);
+}
 
 static enum err allocate(struct optim *o)
 {
-  const size_t flat_bytes = (size_t)o->given.flat->count * dtype_bytes(o->type);
+  const int rows = o->given.table->n;
+  const size_t numbers = (size_t)(o->n_parts * rows + most_pieces(o));
   void *at = NULL;
-  TRY(dev_alloc(o->given.dev, sizeof *o->scalars + (size_t)o->given.table->n * sizeof(double), DEV_OPTIMIZER, "optimizer scalars", &at));
+  TRY(dev_alloc(o->given.dev, sizeof *o->scalars + numbers * sizeof(double), DEV_OPTIMIZER, "optimizer scalars", &at));
   o->scalars = at;
-  o->parts = (double *)(o->scalars + 1);
+  o->sums = (double *)(o->scalars + 1);
+  o->squares = o->sums + (size_t)o->n_parts * (size_t)rows;
   for (int i = 0; i < OPTIM_AHEAD; i++) TRY(dev_event_create(o->given.dev, &o->copied[i]));
   if (o->given.run->optimizer == OPTIMIZER_SGD) return ERR_OK;
+  TRY(create_moments(o, "first moments", &o->moments1));
+  TRY(create_moments(o, "second moments", &o->moments2));
+  return ERR_OK;
+}
 
-  TRY(dev_alloc(o->given.dev, flat_bytes, DEV_OPTIMIZER, "first moments", &at));
-  o->moments1 = at;
-  TRY(dev_alloc(o->given.dev, flat_bytes, DEV_OPTIMIZER, "second moments", &at));
-  o->moments2 = at;
-  const struct tensor m = tensor_at(o->moments1, o->type, 1, o->given.flat->count);
-  const struct tensor v = tensor_at(o->moments2, o->type, 1, o->given.flat->count);
-  TRY(op_fill(o->given.compute, &m, 0.0));
-  return op_fill(o->given.compute, &v, 0.0);
+static enum err list_pieces(struct optim *o, int shard, struct part *p)
+{
+  const int rows = o->given.table->n;
+  TRY(flat_pieces(o->given.flat, o->given.table, shard, &p->pieces, &p->n));
+  p->first = malloc((size_t)(rows + 1) * sizeof *p->first);
+  if (p->first == NULL) FAIL(ERR_MEMORY, "optimizer: pieces of %d rows", rows);
+  for (int i = 0, k = 0; i <= rows; i++) {
+    while (k < p->n && p->pieces[k].row < i) k++;
+    p->first[i] = k;
+  }
+  return ERR_OK;
+}
+
+static enum err list_parts(struct optim *o)
+{
+  const bool all = o->given.run->replicas > 1;
+  const int n = all ? o->given.flat->shards : 1;
+  o->parts = calloc((size_t)n, sizeof *o->parts);
+  if (o->parts == NULL) FAIL(ERR_MEMORY, "optimizer: %d shards", n);
+  o->n_parts = n;
+  for (int p = 0; p < n; p++) TRY(list_pieces(o, all ? p : o->given.shard, &o->parts[p]));
+  return ERR_OK;
 }
 
 static enum err list_trained(struct optim *o)
@@ -101,7 +141,7 @@ static enum err list_trained(struct optim *o)
   if (o->trained == NULL) FAIL(ERR_MEMORY, "optimizer: %d rows", table->n);
   for (int i = 0; i < table->n; i++)
     if (table->rows[i].shared_with < 0 && !table->rows[i].frozen)
-      o->trained[o->n_trained++] = (struct trained){i, o->given.flat->length[i] > 0, params_counts(table, i, &place)};
+      o->trained[o->n_trained++] = (struct trained){i, params_counts(table, i, &place)};
   if (o->n_trained == 0) FAIL(ERR_CONFIG, "frozen: '%s' leaves no parameter to train", o->given.run->frozen);
   return ERR_OK;
 }
@@ -113,8 +153,8 @@ enum err optim_create(const struct optim_config *config, struct optim **out)
   struct optim *o = calloc(1, sizeof *o);
   if (o == NULL) FAIL(ERR_MEMORY, "optimizer: %zu bytes", sizeof *o);
   o->given = *config;
-  o->type = run_state_type(config->run);
   TRY_TO(destroy, list_trained(o));
+  TRY_TO(destroy, list_parts(o));
   TRY_TO(destroy, allocate(o));
   *out = o;
   return ERR_OK;
@@ -131,11 +171,18 @@ void optim_destroy(struct optim *o)
   for (int i = 0; i < OPTIM_AHEAD; i++)
     if (o->copied[i]) dev_event_destroy(o->copied[i]);
   dev_free(o->given.dev, o->scalars);
-  dev_free(o->given.dev, o->moments1);
-  dev_free(o->given.dev, o->moments2);
+  dev_free(o->given.dev, o->moments1.at);
+  dev_free(o->given.dev, o->moments2.at);
+  for (int p = 0; p < o->n_parts; p++) {
+    free(o->parts[p].pieces);
+    free(o->parts[p].first);
+  }
+  free(o->parts);
   free(o->trained);
   free(o);
 }
+
+/* --- a step ------------------------------------------------------------------------------ */
 
 static enum err send_numbers(struct optim *o, int64_t update)
 {
@@ -152,33 +199,60 @@ static enum err send_numbers(struct optim *o, int64_t update)
   return ERR_OK;
 }
 
+/* Squares of what a shard has of a row; nothing where that is nothing. */
+static enum err sum_row(struct optim *o, const struct part *p, int row, const struct tensor *out)
+{
+  const int n = p->first[row + 1] - p->first[row];
+  for (int k = 0; k < n; k++) {
+    const struct tensor g = flat_view(&o->given.gradients, &p->pieces[p->first[row] + k]);
+    const struct tensor alone = scalar(&o->squares[k]);
+    TRY(op_sum_squares(o->given.compute, n == 1 ? out : &alone, &g));
+  }
+  const struct tensor all = tensor_at(o->squares, DTYPE_F64, 1, n);
+  if (n > 1) TRY(op_sum(o->given.compute, out, &all));
+  return ERR_OK;
+}
+
+/* Of each shard that is here, then of all, in their order. */
+static enum err sum_shards(struct optim *o)
+{
+  /* A group's call has a place for each row of the table, however many are trained. */
+  const int rows = o->given.table->n;
+  const struct tensor all = tensor_at(o->sums, DTYPE_F64, 1, rows);
+  for (int p = 0; p < o->n_parts; p++) {
+    const struct tensor sums = tensor_at(o->sums + (size_t)p * (size_t)rows, DTYPE_F64, 1, rows);
+    if (o->given.norm || o->given.flat->shards > 1) TRY(op_fill(o->given.compute, &sums, 0)); /* where nothing counts */
+    for (int k = 0; k < o->n_trained; k++) {
+      const struct tensor sum = tensor_part(&sums, 0, 1, k, 1);
+      if (o->trained[k].counts) TRY(sum_row(o, &o->parts[p], o->trained[k].row, &sum));
+    }
+    if (p > 0) TRY(op_accumulate(o->given.compute, &all, &sums));
+  }
+  if (o->given.shards) TRY(comm_allreduce(o->given.shards, &all, COMM_SUM));
+  return ERR_OK;
+}
+
 static enum err find_factor(struct optim *o)
 {
-  /* The group's call has a place for each row of the table, however many are trained. */
-  const struct tensor all = tensor_at(o->parts, DTYPE_F64, 1, o->given.table->n);
-  if (o->given.norm) TRY(op_fill(o->given.compute, &all, 0)); /* where this rank does not count */
-  for (int k = 0; k < o->n_trained; k++) {
-    if (!o->trained[k].counts) continue;
-    const struct tensor g = row_of(o, o->given.gradients, o->trained[k].row), part = scalar(&o->parts[k]);
-    TRY(op_sum_squares(o->given.compute, &part, &g));
-  }
-  if (o->given.norm) TRY(comm_allreduce(o->given.norm, &all, COMM_SUM));
-  const struct tensor parts = tensor_at(o->parts, DTYPE_F64, 1, o->n_trained);
+  const struct tensor all = tensor_at(o->sums, DTYPE_F64, 1, o->given.table->n), sums = tensor_at(o->sums, DTYPE_F64, 1, o->n_trained);
   const struct tensor squares = scalar(&o->scalars->squares), norm = optim_norm(o), factor = optim_factor(o);
-  TRY(op_sum(o->given.compute, &squares, &parts));
+  TRY(sum_shards(o));
+  if (o->given.norm) TRY(comm_allreduce(o->given.norm, &all, COMM_SUM));
+  TRY(op_sum(o->given.compute, &squares, &sums));
   return op_clip_factor(o->given.compute, &factor, &norm, &squares, o->given.run->clip);
 }
 
-static enum err update_row(struct optim *o, int row)
+static enum err update_piece(struct optim *o, const struct flat_piece *p)
 {
-  const struct tensor w = row_of(o, o->given.weights, row), g = row_of(o, o->given.gradients, row);
-  const struct tensor lr = optim_lr(o), factor = optim_factor(o), copy = rounded_row(o, row);
-  const struct tensor *rounded = copy.at ? &copy : NULL;
-  const double decay = o->given.table->rows[row].decay ? o->given.run->weight_decay : 0.0;
+  const struct tensor w = flat_view(&o->given.weights, p), g = flat_view(&o->given.gradients, p);
+  const struct tensor lr = optim_lr(o), factor = optim_factor(o);
+  const bool rounds = o->given.rounded.at != NULL;
+  const struct tensor copy = rounds ? flat_view(&o->given.rounded, p) : w, *rounded = rounds ? &copy : NULL;
+  const double decay = o->given.table->rows[p->row].decay ? o->given.run->weight_decay : 0.0;
   if (o->given.run->optimizer == OPTIMIZER_SGD) return op_sgd(o->given.compute, &w, rounded, &g, &lr, &factor, NULL, decay);
 
   const struct op_adamw rule = {o->given.run->beta1, o->given.run->beta2, o->given.run->eps, decay};
-  const struct tensor m = row_of(o, o->moments1, row), v = row_of(o, o->moments2, row);
+  const struct tensor m = flat_view(&o->moments1, p), v = flat_view(&o->moments2, p);
   const struct tensor t = tensor_at(&o->scalars->now.update, DTYPE_I64, 1, 1);
   return op_adamw(o->given.compute, &w, rounded, &m, &v, &g, &lr, &t, &factor, NULL, &rule);
 }
@@ -188,13 +262,17 @@ enum err optim_step(struct optim *o, int64_t update)
   if (update < 1) FAIL(ERR_ARG, "update %lld; the first is 1", (long long)update);
   TRY(send_numbers(o, update));
   TRY(find_factor(o));
-  for (int k = 0; k < o->n_trained; k++)
-    if (o->trained[k].here) TRY(update_row(o, o->trained[k].row));
+  for (int p = 0; p < o->n_parts; p++)
+    for (int k = 0; k < o->n_trained; k++) {
+      const struct part *part = &o->parts[p];
+      const int row = o->trained[k].row;
+      for (int i = part->first[row]; i < part->first[row + 1]; i++) TRY(update_piece(o, &part->pieces[i]));
+    }
   return ERR_OK;
 }
 
 struct tensor optim_norm(const struct optim *o) { return scalar(&o->scalars->norm); }
 struct tensor optim_factor(const struct optim *o) { return scalar(&o->scalars->factor); }
 struct tensor optim_lr(const struct optim *o) { return scalar(&o->scalars->now.lr); }
-void *optim_moments1(const struct optim *o) { return o->moments1; }
-void *optim_moments2(const struct optim *o) { return o->moments2; }
+struct flat_buffer optim_moments1(const struct optim *o) { return o->moments1; }
+struct flat_buffer optim_moments2(const struct optim *o) { return o->moments2; }

@@ -14,7 +14,8 @@
 
 static struct comm_world *world;
 
-/* One optimizer over what a place holds; gradients and weights are those of the whole, cut. */
+/* One optimizer over what a place holds; gradients and weights are those of the whole, cut.  With shards above 1 two
+ * replicas share the state, or one rank emulates them. */
 struct part {
   struct run_config run;
   struct params_place place;
@@ -22,7 +23,7 @@ struct part {
   struct flat *flat;
   struct dev *dev;
   struct dev_stream *compute;
-  struct comm *norm;
+  struct comm *norm, *shards;
   void *weights, *gradients;
   struct optim *optim;
 };
@@ -65,38 +66,45 @@ static void put(struct part *p, int what, void *device)
 }
 
 /* `rank` of the layout, with a group over it, or alone. */
-static void open_part(struct part *p, const struct run_config *c, bool alone, enum dev_kind kind)
+static void open_part(struct part *p, const struct run_config *c, bool alone, int shards, enum dev_kind kind)
 {
   memset(p, 0, sizeof *p);
   p->run = *c;
   if (alone) {
     p->run.tp = p->run.pp = 1;
     strcpy(p->run.stages, "even");
+    p->run.replicas = p->run.dp;
+    p->run.dp = 1;
   }
   struct mesh mesh;
   CHECK_OK(mesh_create(&p->run, alone ? 0 : comm_rank(world), alone ? 1 : comm_size(world), &mesh));
   CHECK_OK(params_place_of(&p->run, mesh.pp_rank, mesh.tp_rank, &p->place));
   CHECK_OK(params_create(&p->run, &p->table));
-  CHECK_OK(flat_create(p->table, &p->place, 16, 1, false, 0, &p->flat));
+  CHECK_OK(flat_create(p->table, &p->place, 16, shards, false, shards > 1 ? 70 : 0, &p->flat));
   CHECK_OK(test_dev(mirror_cuda() ? DEV_CPU : kind, 3, &p->dev));
   CHECK_OK(dev_stream_open(p->dev, "compute", DEV_COMPUTE, &p->compute));
   const struct comm_config group = {.name = "norm", .reduce = COMM_ORDERED};
   int ranks[2];
   const int n = mesh_group(&mesh, MESH_PP | MESH_TP, ranks);
   if (n > 1) CHECK_OK(test_comm(world, p->compute, ranks, n, 1 << 12, &group, &p->norm));
+  const struct comm_config among = {.name = "shards", .reduce = COMM_ORDERED};
+  if (shards > 1 && !alone) CHECK_OK(test_comm(world, p->compute, (const int[]){0, 1}, 2, 1 << 12, &among, &p->shards));
   const size_t bytes = (size_t)p->flat->count * sizeof(double);
   CHECK_OK(dev_alloc(p->dev, bytes, DEV_PARAMETERS, "weights", &p->weights));
   CHECK_OK(dev_alloc(p->dev, bytes, DEV_GRADIENTS, "gradients", &p->gradients));
   put(p, 0, p->weights);
   put(p, 1, p->gradients);
   const struct optim_config config = {.run = &p->run, .table = p->table, .flat = p->flat, .place = &p->place, .dev = p->dev,
-                                      .compute = p->compute, .norm = p->norm, .weights = p->weights, .gradients = p->gradients};
+                                      .compute = p->compute, .norm = p->norm, .shards = p->shards, .shard = comm_rank(world),
+                                      .weights = {p->weights, DTYPE_F64, p->shards ? FLAT_PIECES : FLAT_WHOLE},
+                                      .gradients = {p->gradients, DTYPE_F64, p->shards ? FLAT_PIECES : FLAT_WHOLE}};
   CHECK_OK(optim_create(&config, &p->optim));
 }
 
 static void close_part(struct part *p)
 {
   optim_destroy(p->optim);
+  comm_destroy(p->shards);
   comm_destroy(p->norm);
   dev_free(p->dev, p->gradients);
   dev_free(p->dev, p->weights);
@@ -145,8 +153,8 @@ static void check_layout(const char *more, bool bits)
   const struct run_config c = settings(more);
   for (int kind = 0; kind < 2; kind++) {
     struct part mine, whole;
-    open_part(&mine, &c, false, kind ? DEV_LAZY : DEV_CPU);
-    open_part(&whole, &c, true, DEV_CPU);
+    open_part(&mine, &c, false, 1, kind ? DEV_LAZY : DEV_CPU);
+    open_part(&whole, &c, true, 1, DEV_CPU);
     for (int64_t t = 1; t <= 3; t++) {
       CHECK_OK(optim_step(mine.optim, t));
       CHECK_OK(optim_step(whole.optim, t));
@@ -188,9 +196,9 @@ static void a_row_counted_twice_shows_in_the_norm(void)
   const struct run_config c = settings("tp=2 clip=0.5");
   struct part mine, whole;
   CHECK_OK(fault_plant("clip-tp-duplicate-under-or-over-count", 1.0, 0));
-  open_part(&mine, &c, false, DEV_CPU);
+  open_part(&mine, &c, false, 1, DEV_CPU);
   CHECK_OK(fault_plant("", 1.0, 0));
-  open_part(&whole, &c, true, DEV_CPU);
+  open_part(&whole, &c, true, 1, DEV_CPU);
   CHECK_OK(optim_step(mine.optim, 1));
   CHECK_OK(optim_step(whole.optim, 1));
   double squares = 0.0, full[LARGEST];
@@ -207,6 +215,50 @@ static void a_row_counted_twice_shows_in_the_norm(void)
   close_part(&whole);
 }
 
+/* --- shared state ------------------------------------------------------------------------------ */
+
+/* Of the pieces of this rank, or of the others': how many elements differ from those of `whole`. */
+static int64_t differing(struct part *mine, struct part *whole, int shard)
+{
+  struct flat_piece *pieces = NULL;
+  double *got = weights_of(mine), *want = weights_of(whole);
+  int n = 0;
+  int64_t count = 0;
+  CHECK_OK(flat_pieces(mine->flat, mine->table, shard, &pieces, &n));
+  for (int k = 0; got && want && k < n; k++)
+    for (int64_t i = pieces[k].flat; i < pieces[k].flat + pieces[k].count; i++) count += got[i] != want[i];
+  free(pieces);
+  free(got);
+  free(want);
+  return count;
+}
+
+static void ranks_that_share_the_state_take_the_step_of_one_that_emulates_them(void)
+{
+  static const char *const ways[] = {"dp=2 clip=0.5", "dp=2 clip=0.5 tied=false unused=true frozen=c_fc", "dp=2 clip=0.5 reused=1 optimizer=sgd"};
+  for (int w = 0; w < 3; w++) {
+    const struct run_config c = settings(ways[w]);
+    struct part mine, whole, plain;
+    open_part(&mine, &c, false, 2, w == 1 ? DEV_LAZY : DEV_CPU);
+    open_part(&whole, &c, true, 2, DEV_CPU);
+    open_part(&plain, &c, true, 1, DEV_CPU);
+    for (int64_t t = 1; t <= 3; t++) {
+      CHECK(CHECK_OK(optim_step(mine.optim, t)) && CHECK_OK(optim_step(whole.optim, t)) && CHECK_OK(optim_step(plain.optim, t)));
+      const double got = norm_of(&mine), want = norm_of(&whole);
+      CHECK_SAME_BITS(&got, &want, sizeof got);
+      CHECK_NEAR(got, norm_of(&plain), 1e-14 * got);
+    }
+    CHECK(differing(&mine, &whole, comm_rank(world)) == 0);
+    CHECK(differing(&mine, &whole, 1 - comm_rank(world)) > 100); /* are the other's to update */
+    const struct flat_buffer m = optim_moments1(mine.optim), all = optim_moments1(whole.optim);
+    CHECK((m.at != NULL) == (w < 2) && (m.at == NULL || (m.hold == FLAT_SHARD && all.hold == FLAT_WHOLE)));
+    CHECK(strcmp(dev_findings(mine.dev), "") == 0);
+    close_part(&mine);
+    close_part(&whole);
+    close_part(&plain);
+  }
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -214,6 +266,7 @@ int main(void)
     TEST(two_stages_change_no_bit),
     TEST(a_stage_without_anything_to_train_takes_part),
     TEST(a_row_counted_twice_shows_in_the_norm),
+    TEST(ranks_that_share_the_state_take_the_step_of_one_that_emulates_them),
   };
   if (comm_world_open(&world) != ERR_OK) {
     fprintf(stderr, "%s\n", err_text());

@@ -81,7 +81,10 @@ static double scalar(struct rig *r, struct tensor t)
 static struct optim_config config_of(const struct rig *r)
 {
   return (struct optim_config){.run = &r->run, .table = r->table, .flat = r->flat, .place = &params_place_alone, .dev = r->dev,
-                               .compute = r->compute, .weights = r->weights, .gradients = r->gradients, .rounded = r->rounded};
+                               .compute = r->compute,
+                               .weights = {r->weights, r->type, FLAT_WHOLE},
+                               .gradients = {r->gradients, r->type, FLAT_WHOLE},
+                               .rounded = {r->rounded, DTYPE_BF16, FLAT_WHOLE}};
 }
 
 /* Random weights and gradients of about the same size; unused rows have gradient zero. */
@@ -412,7 +415,7 @@ static void moments_are_of_the_clipped_gradient(void)
   if (rig_open(&r, &c, &cpu)) {
     const double factor = 0.5 / (plain_norm(&r) + 1e-6);
     CHECK_OK(optim_step(r.optim, 1));
-    double *m = take(&r, optim_moments1(r.optim)), *v = take(&r, optim_moments2(r.optim));
+    double *m = take(&r, optim_moments1(r.optim).at), *v = take(&r, optim_moments2(r.optim).at);
     for (int64_t i = 0; m && v && i < r.flat->count; i++) { /* padding: both zero */
       const double g = r.g[i] * factor;
       CHECK_NEAR(m[i], (1.0 - c.beta1) * g, 1e-15);
@@ -445,7 +448,7 @@ static void a_step_allocates_nothing_and_sgd_has_no_moments(void)
   struct rig r;
   struct dev_usage before, after;
   if (rig_open(&r, &c, &cpu)) {
-    CHECK(optim_moments1(r.optim) != NULL && optim_moments2(r.optim) != NULL);
+    CHECK(optim_moments1(r.optim).at != NULL && optim_moments2(r.optim).at != NULL);
     dev_usage(r.dev, &before);
     CHECK(before.now[DEV_OPTIMIZER] >= 2 * r.bytes && before.now[DEV_OPTIMIZER] < 2 * r.bytes + 4096);
     for (int64_t t = 1; t <= 2 * OPTIM_AHEAD; t++) CHECK_OK(optim_step(r.optim, t));
@@ -457,7 +460,7 @@ static void a_step_allocates_nothing_and_sgd_has_no_moments(void)
   rig_close(&r);
   c.optimizer = OPTIMIZER_SGD;
   if (rig_open(&r, &c, &cpu)) {
-    CHECK(optim_moments1(r.optim) == NULL && optim_moments2(r.optim) == NULL);
+    CHECK(optim_moments1(r.optim).at == NULL && optim_moments2(r.optim).at == NULL);
     dev_usage(r.dev, &after);
     CHECK(after.now[DEV_OPTIMIZER] < 4096);
   }

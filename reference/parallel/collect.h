@@ -7,13 +7,13 @@
 #include "parallel/mesh.h"
 #include "params/params.h"
 
-/* All ranks of the world; the host waits.  local_host: this rank's flat buffer, of elements of `type`.
- * full_host, on rank 0 alone (elsewhere not read, NULL): every storage-owning row [rows, cols], without
- * padding, one after the other in table order, as in a flat buffer of flat_create(table,
- * &params_place_alone, 1, 1, 0).  What several ranks hold is the first replica's, of it the first
- * tensor rank's and the first stage's.  One host gather a call.  Fails on all ranks: ERR_MEMORY, ERR_ARG (2 GiB
- * or more together). */
+/* All ranks of the world; the host waits.  local: this rank's copy on the host; FLAT_PIECES or FLAT_SHARD where
+ * consecutive replicas share, as many as the layout has shards.  full_host, on rank 0 alone (elsewhere not read, NULL): every
+ * storage-owning row [rows, cols], without padding, one after the other in table order, as in a flat buffer of
+ * flat_create(table, &params_place_alone, 1, 1, false, 0).  What several ranks hold is the first replica's (of those that
+ * share: the first group's), of it the first tensor rank's and the first stage's.  One host gather a call.
+ * Fails on all ranks: ERR_MEMORY, ERR_ARG (2 GiB or more together). */
 enum err collect_flat(struct comm_world *w, const struct mesh *mesh, const struct param_table *table, const struct flat *flat,
-                      const struct params_place *place, enum dtype type, const void *local_host, void *full_host);
+                      const struct params_place *place, const struct flat_buffer *local, void *full_host);
 
 #endif

@@ -13,10 +13,27 @@ enum { LARGEST = 512 }; /* elements of a row */
 /* Element k of row i. */
 static double value(int i, int64_t k) { return 1000.0 * (i + 1) + (double)k; }
 
-/* What this rank holds: its parts, where they count; other numbers where another rank's are to be taken. */
-static void *local_of(const struct mesh *m, const struct param_table *t, const struct flat *f, const struct params_place *place,
-                      enum dtype type)
+/* Of a whole buffer, which goes. */
+static void *only_pieces(const struct param_table *t, const struct flat *f, int shard, enum dtype type, enum flat_hold hold, void *whole)
 {
+  const size_t element = dtype_bytes(type);
+  struct flat_buffer from = {whole, type, FLAT_PIECES}, to = {malloc((size_t)f->count * element), type, hold};
+  struct flat_piece *list = NULL;
+  int n = 0;
+  CHECK_OK(flat_pieces(f, t, shard, &list, &n));
+  if (CHECK(to.at != NULL)) memset(to.at, 0xFF, (size_t)f->count * element);
+  for (int i = 0; i < n; i++) memcpy(flat_view(&to, &list[i]).at, flat_view(&from, &list[i]).at, (size_t)list[i].count * element);
+  free(list);
+  free(whole);
+  return to.at;
+}
+
+/* What this rank holds: its parts, where they count; other numbers where another rank's are to be taken.  Where
+ * replicas share, only the pieces of its shard count, and they may stand side by side. */
+static void *local_of(const struct mesh *m, const struct param_table *t, const struct flat *f, const struct params_place *place,
+                      enum dtype type, enum flat_hold hold)
+{
+  const int replicas_taken = hold == FLAT_WHOLE ? 1 : f->shards;
   const size_t element = dtype_bytes(type);
   char *local = malloc((size_t)f->count * element);
   if (!CHECK(local != NULL)) return NULL;
@@ -24,14 +41,14 @@ static void *local_of(const struct mesh *m, const struct param_table *t, const s
   for (int i = 0; i < t->n; i++) {
     if (t->rows[i].shared_with >= 0) continue;
     const bool first_copy = (t->rows[i].cut != PARAM_WHOLE || m->tp_rank == 0) && (t->rows[i].stage != PARAM_FIRST_AND_LAST || m->pp_rank == 0);
-    const bool taken = m->dp_rank == 0 && first_copy;
+    const bool taken = m->dp_rank < replicas_taken && first_copy;
     double full[LARGEST];
     char rounded[LARGEST * sizeof(double)];
     for (int64_t k = 0; k < t->rows[i].rows * t->rows[i].cols; k++) full[k] = taken ? value(i, k) : -1.0 - comm_rank(world);
     for (int64_t k = 0; k < t->rows[i].rows * t->rows[i].cols; k++) params_store(rounded, type, type, k, full[k]);
     params_take(t, i, place, type, rounded, local + (size_t)f->offset[i] * element);
   }
-  return local;
+  return hold == FLAT_WHOLE ? local : only_pieces(t, f, m->dp_rank % f->shards, type, hold, local);
 }
 
 static void check_full(const struct param_table *t, enum dtype type, const void *full)
@@ -44,7 +61,7 @@ static void check_full(const struct param_table *t, enum dtype type, const void 
   }
 }
 
-static void collect(const struct run_config *c, enum dtype type)
+static void collect_held(const struct run_config *c, enum dtype type, enum flat_hold hold, int64_t shards)
 {
   struct mesh m;
   struct params_place place;
@@ -53,11 +70,12 @@ static void collect(const struct run_config *c, enum dtype type)
   CHECK_OK(mesh_create(c, comm_rank(world), comm_size(world), &m));
   CHECK_OK(params_place_of(c, m.pp_rank, m.tp_rank, &place));
   CHECK_OK(params_create(c, &t));
-  CHECK_OK(flat_create(t, &place, 8, 3, false, 0, &f));
+  CHECK_OK(flat_create(t, &place, 8, shards, false, 50, &f));
   CHECK_OK(flat_create(t, &params_place_alone, 1, 1, false, 0, &whole));
-  void *local = local_of(&m, t, f, &place, type), *full = malloc((size_t)whole->count * sizeof(double));
+  void *local = local_of(&m, t, f, &place, type, hold), *full = malloc((size_t)whole->count * sizeof(double));
   if (CHECK(full != NULL)) memset(full, 0xFF, (size_t)whole->count * sizeof(double));
-  CHECK_OK(collect_flat(world, &m, t, f, &place, type, local, comm_rank(world) == 0 ? full : NULL));
+  const struct flat_buffer held = {local, type, hold};
+  CHECK_OK(collect_flat(world, &m, t, f, &place, &held, comm_rank(world) == 0 ? full : NULL));
   if (comm_rank(world) == 0) check_full(t, type, full);
   free(full);
   free(local);
@@ -65,6 +83,8 @@ static void collect(const struct run_config *c, enum dtype type)
   flat_destroy(f);
   params_destroy(t);
 }
+
+static void collect(const struct run_config *c, enum dtype type) { collect_held(c, type, FLAT_WHOLE, 3); }
 
 static struct run_config layout(int64_t dp, int64_t tp, int64_t pp)
 {
@@ -102,6 +122,20 @@ static void chunks_and_shared_blocks_come_together(void)
   collect(&c, DTYPE_F64);
 }
 
+static void what_replicas_share_comes_together(void)
+{
+  const int64_t size = comm_size(world);
+  for (int64_t dp = 2; dp <= size; dp++)
+    for (int64_t shards = 2; shards <= dp; shards++)
+      for (int hold = FLAT_PIECES; hold <= FLAT_SHARD; hold++)
+        for (int order = 0; order < 6; order++) {
+          if (size % dp != 0 || dp % shards != 0) continue;
+          struct run_config c = layout(dp, order % 2 ? size / dp : 1, order % 2 ? 1 : size / dp);
+          c.mesh_order = order;
+          collect_held(&c, order % 4 ? DTYPE_F32 : DTYPE_F64, (enum flat_hold)hold, shards);
+        }
+}
+
 /* The last rank alone is out of memory: all hear of it, and none waits. */
 static void a_failed_allocation_is_told_to_all(void)
 {
@@ -114,11 +148,12 @@ static void a_failed_allocation_is_told_to_all(void)
   CHECK_OK(params_place_of(&c, m.pp_rank, m.tp_rank, &place));
   CHECK_OK(params_create(&c, &t));
   CHECK_OK(flat_create(t, &place, 8, 3, false, 0, &f));
-  void *local = local_of(&m, t, f, &place, DTYPE_F32), *full = calloc((size_t)params_count(t) + 64, sizeof(float));
+  void *local = local_of(&m, t, f, &place, DTYPE_F32, FLAT_WHOLE), *full = calloc((size_t)params_count(t) + 64, sizeof(float));
   if (comm_rank(world) == comm_size(world) - 1) check_fail_allocation(1);
-  CHECK_ERR(collect_flat(world, &m, t, f, &place, DTYPE_F32, local, full), ERR_MEMORY);
+  const struct flat_buffer held = {local, DTYPE_F32, FLAT_WHOLE};
+  CHECK_ERR(collect_flat(world, &m, t, f, &place, &held, full), ERR_MEMORY);
   check_fail_allocation(0);
-  CHECK_OK(collect_flat(world, &m, t, f, &place, DTYPE_F32, local, full));
+  CHECK_OK(collect_flat(world, &m, t, f, &place, &held, full));
   if (comm_rank(world) == 0) check_full(t, DTYPE_F32, full);
   free(full);
   free(local);
@@ -131,6 +166,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(parts_come_together_in_every_layout),
     TEST(chunks_and_shared_blocks_come_together),
+    TEST(what_replicas_share_comes_together),
     TEST(a_failed_allocation_is_told_to_all),
   };
   if (comm_world_open(&world) != ERR_OK) {

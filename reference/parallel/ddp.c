@@ -10,11 +10,14 @@
 struct ddp {
   const struct param_table *table;
   const struct flat *flat;
-  struct comm *comm;
+  struct comm *comm, *groups;      /* groups: ddp_config.replicas */
   struct dev_stream *compute;
   struct dev_event *computed, *reduced;
   struct tensor gradients;         /* [1, flat->count] */
   struct tensor replica_sum, step_sum; /* of the same shape; at NULL where not needed */
+  struct tensor *group_sums;       /* [n_groups] of the same shape: emulated groups of replicas that share; NULL: one group */
+  int n_groups;
+  bool sharded, each;              /* sums end in shards; a reduction after each micro-batch */
   struct tensor rounded;           /* [1, largest bucket], what a reduction adds; at NULL: the gradients themselves */
   int64_t bucket;                  /* as asked for, elements */
   int64_t microbatches, microbatch; /* of one replica in a step; reduced so far */
@@ -47,36 +50,59 @@ static enum err make_room_to_round(struct ddp *d, enum dtype type)
   return ERR_OK;
 }
 
-enum err ddp_create(const struct run_config *run, const struct param_table *table, const struct flat *flat, struct comm *c,
-                    struct dev_stream *compute, void *gradients, struct ddp **out)
+static enum err check(const struct ddp_config *c)
 {
-  enum err err = ERR_OK;
-  *out = NULL;
-  const int ranks = c ? comm_group_size(c) : 1;
+  const struct run_config *run = c->run;
+  const int ranks = (c->comm ? comm_group_size(c->comm) : 1) * (c->replicas ? comm_group_size(c->replicas) : 1);
   if (run->dp != ranks) FAIL(ERR_ARG, "dp: %" PRId64 " over a group of %d ranks", run->dp, ranks);
   if (run->dp > 1 && run->replicas > 1) FAIL(ERR_CONFIG, "replicas: %" PRId64 " with dp: %" PRId64 "; valid: 1", run->replicas, run->dp);
+  return ERR_OK;
+}
+
+/* What is kept beside the gradients. */
+static enum err create_sums(struct ddp *d)
+{
+  if (d->replicas > 1) TRY(buffer(d, "gradients of emulated replicas", &d->replica_sum));
+  if (d->n_groups == 1 && d->each) TRY(buffer(d, "gradients of the step", &d->step_sum));
+  if (d->n_groups == 1) return ERR_OK;
+  d->group_sums = calloc((size_t)d->n_groups, sizeof *d->group_sums);
+  if (d->group_sums == NULL) FAIL(ERR_MEMORY, "ddp: %d groups", d->n_groups);
+  for (int g = 0; g < d->n_groups; g++) TRY(buffer(d, "gradients of an emulated group", &d->group_sums[g]));
+  return ERR_OK;
+}
+
+enum err ddp_create(const struct ddp_config *config, struct ddp **out)
+{
+  enum err err = ERR_OK;
+  const struct run_config *run = config->run;
+  *out = NULL;
+  TRY(check(config));
   struct ddp *d = calloc(1, sizeof *d);
   if (d == NULL) FAIL(ERR_MEMORY, "ddp: %zu bytes", sizeof *d);
-  d->table = table;
-  d->flat = flat;
-  d->comm = c;
-  d->compute = compute;
-  d->gradients = tensor_at(gradients, run_state_type(run), 1, flat->count);
+  d->table = config->table;
+  d->flat = config->flat;
+  d->comm = config->comm;
+  d->groups = config->replicas;
+  d->compute = config->compute;
+  d->gradients = tensor_at(config->gradients, run_state_type(run), 1, d->flat->count);
   d->bucket = run->bucket;
   d->replicas = (int)run->replicas;
+  d->n_groups = run->zero > 0 && d->replicas > 1 ? d->replicas / d->flat->shards : 1;
   d->microbatches = run->global_batch / (run->micro_batch * run->dp * run->replicas);
   d->overlap = run->overlap && d->replicas == 1;
   d->tied = run->tied;
-  d->ready = calloc((size_t)table->n, sizeof *d->ready);
-  if (d->ready == NULL) FAIL_TO(fail, ERR_MEMORY, "ddp: %zu bytes", (size_t)table->n * sizeof *d->ready);
-  TRY_TO(fail, dev_event_create(dev_of(compute), &d->computed));
-  TRY_TO(fail, dev_event_create(dev_of(compute), &d->reduced));
-  if (d->replicas > 1) TRY_TO(fail, buffer(d, "gradients of emulated replicas", &d->replica_sum));
-  if (run->reduce_each == REDUCE_MICROBATCH) TRY_TO(fail, buffer(d, "gradients of the step", &d->step_sum));
+  d->sharded = run->zero > 0 && run->dp > 1;
+  d->each = run->reduce_each == REDUCE_MICROBATCH;
+  d->ready = calloc((size_t)d->table->n, sizeof *d->ready);
+  if (d->ready == NULL) FAIL_TO(fail, ERR_MEMORY, "ddp: %zu bytes", (size_t)d->table->n * sizeof *d->ready);
+  TRY_TO(fail, dev_event_create(dev_of(d->compute), &d->computed));
+  TRY_TO(fail, dev_event_create(dev_of(d->compute), &d->reduced));
+  TRY_TO(fail, create_sums(d));
   enum dtype type = run_reduce_type(run);
   if (fault_is(FAULT_Z_REDUCE_DTYPE_SILENTLY_LOW)) type = DTYPE_BF16;
   if (type != d->gradients.type && run->dp * run->replicas > 1) TRY_TO(fail, make_room_to_round(d, type));
-  if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT) && c) comm_delay(c, 300 * fault_strength / flat->n_buckets); /* late in all, however many */
+  if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT) && d->comm)
+    comm_delay(d->comm, 300 * fault_strength / d->flat->n_buckets); /* late in all, however many */
   *out = d;
   return ERR_OK;
 
@@ -88,6 +114,8 @@ fail:
 void ddp_destroy(struct ddp *d)
 {
   if (d == NULL) return;
+  for (int g = 0; d->group_sums && g < d->n_groups; g++) dev_free(dev_of(d->compute), d->group_sums[g].at);
+  free(d->group_sums);
   dev_free(dev_of(d->compute), d->rounded.at);
   dev_free(dev_of(d->compute), d->step_sum.at);
   dev_free(dev_of(d->compute), d->replica_sum.at);
@@ -110,6 +138,24 @@ enum err ddp_begin(struct ddp *d, int unit)
 
 /* --- buckets ------------------------------------------------------------------- */
 
+/* Of a bucket as it stands in `all`, this rank's piece. */
+static struct tensor piece_of(const struct ddp *d, const struct tensor *all)
+{
+  const int64_t part = all->cols / d->flat->shards;
+  return d->sharded ? tensor_part(all, 0, 1, part * comm_group_rank(d->comm), part) : *all;
+}
+
+/* Over the ranks that share, or over all; then, if that was the last of the step, over the groups of those that share. */
+static enum err sum_over_ranks(struct ddp *d, const struct tensor *sent)
+{
+  const struct tensor mine = piece_of(d, sent);
+  const struct tensor parts = tensor_at(sent->at, sent->type, d->flat->shards, sent->cols / d->flat->shards);
+  if (d->sharded) TRY(comm_reduce_scatter(d->comm, &mine, &parts, COMM_SUM));
+  else TRY(comm_allreduce(d->comm, sent, COMM_SUM));
+  if (d->groups && !d->each) TRY(comm_allreduce(d->groups, &mine, COMM_SUM));
+  return ERR_OK;
+}
+
 /* All that the compute stream was given so far, then the sum over ranks of these elements. */
 static enum err reduce(struct ddp *d, int64_t first, int64_t count)
 {
@@ -120,8 +166,9 @@ static enum err reduce(struct ddp *d, int64_t first, int64_t count)
   TRY(dev_record(d->computed, d->compute));
   TRY(dev_wait(s, d->computed));
   if (d->rounded.at) TRY(op_copy(s, &sent, &t));
-  TRY(comm_allreduce(d->comm, &sent, COMM_SUM));
-  if (d->rounded.at) TRY(op_copy(s, &t, &sent));
+  TRY(sum_over_ranks(d, &sent));
+  const struct tensor summed = piece_of(d, &sent), mine = piece_of(d, &t);
+  if (d->rounded.at) TRY(op_copy(s, &mine, &summed));
   /* as when the collective wrote a poisoned buffer from its second element on */
   if (fault_is(FAULT_Z_UNINITIALISED_COMM_BUFFER)) TRY(dev_begin(s, t.at, dtype_bytes(t.type)));
   return ERR_OK;
@@ -135,6 +182,23 @@ static enum err wait_for_reductions(struct ddp *d)
   if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT) && d->overlap) return ERR_OK;
   TRY(dev_wait(d->compute, d->reduced));
   return ERR_OK;
+}
+
+/* The pieces of all micro-batches, over the groups of ranks that share. */
+static enum err sum_over_groups(struct ddp *d)
+{
+  struct dev_stream *s = comm_stream(d->comm);
+  TRY(dev_record(d->computed, d->compute));
+  TRY(dev_wait(s, d->computed));
+  for (int b = 0; b < d->flat->n_buckets; b++) {
+    const struct flat_bucket *k = &d->flat->buckets[b];
+    const struct tensor all = tensor_part(&d->gradients, 0, 1, k->first, k->count), mine = piece_of(d, &all);
+    const struct tensor sent = d->rounded.at ? tensor_part(&d->rounded, 0, 1, 0, mine.cols) : mine;
+    if (d->rounded.at) TRY(op_copy(s, &sent, &mine));
+    TRY(comm_allreduce(d->groups, &sent, COMM_SUM));
+    if (d->rounded.at) TRY(op_copy(s, &mine, &sent));
+  }
+  return wait_for_reductions(d);
 }
 
 /* A row takes no part in backward if it is unused or not on this rank; one that shares storage is its owner's. */
@@ -213,31 +277,52 @@ static enum err add_part(struct ddp *d, const struct tensor *sum, int64_t i, int
   return ERR_OK;
 }
 
-/* The gradients as a reduction takes and gives them. */
-static enum err round_all(struct ddp *d)
+/* A flat buffer as a reduction takes and gives it. */
+static enum err round_all(struct ddp *d, const struct tensor *all)
 {
-  for (int64_t first = 0; d->rounded.at && first < d->gradients.cols; first += d->rounded.cols) {
-    const int64_t left = d->gradients.cols - first, count = left < d->rounded.cols ? left : d->rounded.cols;
-    const struct tensor t = tensor_part(&d->gradients, 0, 1, first, count), narrow = tensor_part(&d->rounded, 0, 1, 0, count);
+  for (int64_t first = 0; d->rounded.at && first < all->cols; first += d->rounded.cols) {
+    const int64_t left = all->cols - first, count = left < d->rounded.cols ? left : d->rounded.cols;
+    const struct tensor t = tensor_part(all, 0, 1, first, count), narrow = tensor_part(&d->rounded, 0, 1, 0, count);
     TRY(op_copy(d->compute, &narrow, &t));
     TRY(op_copy(d->compute, &t, &narrow));
   }
   return ERR_OK;
 }
 
+/* The sum of an emulated group, of this micro-batch or of all, joins what the group had in the step. */
+static enum err join_group(struct ddp *d, int g)
+{
+  if (d->microbatch == 0) TRY(op_copy(d->compute, &d->group_sums[g], &d->gradients));
+  else TRY(op_accumulate(d->compute, &d->group_sums[g], &d->gradients));
+  return op_fill(d->compute, &d->gradients, 0);
+}
+
+/* The groups' sums of the step, in their order. */
+static enum err add_groups(struct ddp *d)
+{
+  for (int g = 0; g < d->n_groups; g++) {
+    TRY(round_all(d, &d->group_sums[g]));
+    TRY(g == 0 ? op_copy(d->compute, &d->gradients, &d->group_sums[g]) : op_accumulate(d->compute, &d->gradients, &d->group_sums[g]));
+  }
+  return round_all(d, &d->gradients);
+}
+
 enum err ddp_fold(struct ddp *d, int r)
 {
+  const int each = d->replicas / d->n_groups; /* replicas of a group */
   if (d->replicas == 1) return ERR_OK;
   if (r != d->folded) FAIL(ERR_ARG, "replica %d folded; %d is next of %d", r, d->folded, d->replicas);
-  TRY(round_all(d));
-  TRY(add_part(d, &d->replica_sum, r, d->replicas));
-  if (r == d->replicas - 1) TRY(round_all(d));
+  TRY(round_all(d, &d->gradients));
+  TRY(add_part(d, &d->replica_sum, r % each, each));
+  if (r % each == each - 1) TRY(round_all(d, &d->gradients));
+  if (r % each == each - 1 && d->n_groups > 1) TRY(join_group(d, r / each));
   d->folded = (r + 1) % d->replicas;
   return ERR_OK;
 }
 
 enum err ddp_finish(struct ddp *d)
 {
+  const bool last = !d->each || d->microbatch == d->microbatches - 1;
   if (d->failure.code != ERR_OK) return err_restore(&d->failure);
   if (d->folded != 0) FAIL(ERR_ARG, "finish after %d of %d replicas", d->folded, d->replicas);
   TRY(reduce_rest(d));
@@ -246,6 +331,8 @@ enum err ddp_finish(struct ddp *d)
   d->rows_ready = 0;
   d->next = 0;
   if (d->step_sum.at) TRY(add_part(d, &d->step_sum, d->microbatch, d->microbatches));
-  d->microbatch = (d->microbatch + 1) % d->microbatches;
+  if (d->n_groups > 1 && last) TRY(add_groups(d));
+  if (d->groups && d->each && last) TRY(sum_over_groups(d));
+  d->microbatch = last ? 0 : d->microbatch + 1;
   return ERR_OK;
 }

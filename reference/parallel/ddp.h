@@ -16,6 +16,10 @@
  * rank-ordered reduction: step ((g0 + g1) + g2) of gradients accumulated over micro-batches,
  * microbatch ((s0 + s1) + s2) of such sums of each micro-batch.  The backward that a fold or
  * a finish directly follows is a `last` one of model_backward: it alone calls ddp_ready.
+ *
+ * With zero 1 a bucket is reduce-scattered: of the reduced gradients a rank then has the pieces of its shard, and
+ * nothing of use elsewhere.  Where groups of replicas share (shard below dp) the pieces are added over groups once a step, in
+ * order of the groups: (g0 + g1) of sums within each.
  * Where run_reduce_type is not that of the gradients, each bucket is rounded to it on the comm's stream before its
  * reduction and widened after it; an emulated replica's gradients are rounded before they are added, and their sum.
  * With a silent comm each rank's gradients stay its own, and nothing else changes.
@@ -26,11 +30,19 @@
 #include "params/params.h"
 
 struct ddp;
-/* All ranks of c; NULL: nothing is reduced, dp must be 1.  `gradients`: the flat buffer of run_state_type that backward adds to, and
- * where the reduced ones end.  Owns one more such buffer each (DEV_GRADIENTS) with replicas
- * above 1 and with reduce_each microbatch, and room for the largest bucket where gradients are rounded. */
-enum err ddp_create(const struct run_config *run, const struct param_table *table, const struct flat *flat, struct comm *c,
-                    struct dev_stream *compute, void *gradients, struct ddp **out);
+struct ddp_config {
+  const struct run_config *run;
+  const struct param_table *table;
+  const struct flat *flat;   /* of this place                                                             */
+  struct comm *comm;         /* the replicas, or those of them that share; NULL: nothing is reduced, dp must be 1 */
+  struct comm *replicas;     /* on comm's stream: those that have this rank's shard; NULL: this one alone */
+  struct dev_stream *compute;
+  void *gradients;           /* flat buffer of run_state_type that backward adds to, and where the reduced ones end */
+};
+/* All ranks of the groups.  Owns more such buffers (DEV_GRADIENTS): one each with replicas above 1 and with reduce_each
+ * microbatch, one for each emulated group where there are several; and room for the largest bucket where gradients
+ * are rounded.  Fails: ERR_ARG, ERR_MEMORY. */
+enum err ddp_create(const struct ddp_config *config, struct ddp **out);
 void ddp_destroy(struct ddp *d);
 /* Where the gradient of the unit's first element is, from ddp_begin(unit) until all its rows are told. */
 void *ddp_gradients(const struct ddp *d, int unit);

@@ -1,4 +1,4 @@
-/* ddp_cases.h - gradients reduced in buckets against sums made here, on 1, 2 and 3 ranks.
+/* ddp_cases.h - gradients reduced in buckets against sums made here, on 1 to 4 ranks.
  *
  * Backward is played: row by row from the last, each micro-batch adds known values to the
  * row's gradient on the compute stream and says that the row is ready.
@@ -26,7 +26,7 @@ struct play {
   struct flat *flat;
   struct dev *d;
   struct dev_stream *compute, *transfer;
-  struct comm *comm;
+  struct comm *comm, *groups; /* of ranks that share, or all; of those with the same shard */
   struct ddp *ddp;
   struct tensor gradients, out; /* out: a copy that the compute stream makes after the finish */
   struct tensor parts[4 * M];   /* of replica r, micro-batch m: r * M + m */
@@ -82,6 +82,12 @@ static struct tensor buffer(struct play *p)
   return tensor_at(at, type, 1, p->flat->count);
 }
 
+static struct ddp_config config_of(const struct play *p)
+{
+  return (struct ddp_config){.run = &p->run, .table = p->table, .flat = p->flat, .comm = p->comm, .replicas = p->groups,
+                             .compute = p->compute, .gradients = p->gradients.at};
+}
+
 static void open_play(struct play *p, enum dev_kind kind, int replicas, const char *more)
 {
   *p = (struct play){0};
@@ -97,7 +103,12 @@ static void open_play(struct play *p, enum dev_kind kind, int replicas, const ch
   for (int i = 0; i < comm_size(world) && replicas == 1; i++) ranks[i] = i;
   const struct comm_config dp = {.name = "dp", .reduce = p->run.reduce == REDUCE_ORDERED ? COMM_ORDERED : COMM_FAST,
                                  .silent = !p->run.communicate};
-  CHECK_OK(test_comm(world, p->transfer, ranks, (int)p->run.dp, 1 << 12, &dp, &p->comm));
+  const int shards = p->run.zero > 0 && p->run.dp > 1 ? p->flat->shards : (int)p->run.dp, groups = (int)p->run.dp / shards;
+  const int first = p->run.dp > 1 ? comm_rank(world) / shards * shards : 0, s = comm_rank(world) % shards;
+  CHECK_OK(test_comm(world, p->transfer, ranks + first, shards, 1 << 12, &dp, &p->comm));
+  const struct comm_config same = {.name = "replicas", .reduce = dp.reduce};
+  const int alike[4] = {s, s + shards, s + 2 * shards, s + 3 * shards};
+  if (groups > 1) CHECK_OK(test_comm(world, p->transfer, alike, groups, 1 << 12, &same, &p->groups));
   p->gradients = buffer(p);
   p->out = buffer(p);
   for (int k = 0; k < replicas * M; k++) {
@@ -106,12 +117,14 @@ static void open_play(struct play *p, enum dev_kind kind, int replicas, const ch
     for (int64_t i = 0; i < p->flat->count; i++) set(&p->parts[k], i, part(r, k % M, i, p->parts[k].type));
     mirror_push(p->parts[k].at);
   }
-  CHECK_OK(ddp_create(&p->run, p->table, p->flat, p->comm, p->compute, p->gradients.at, &p->ddp));
+  const struct ddp_config config = config_of(p);
+  CHECK_OK(ddp_create(&config, &p->ddp));
 }
 
 static void close_play(struct play *p)
 {
   ddp_destroy(p->ddp);
+  comm_destroy(p->groups);
   comm_destroy(p->comm);
   for (int k = 0; k < 4 * M; k++) mirror_free(p->d, p->parts[k].at);
   mirror_free(p->d, p->out.at);
@@ -166,15 +179,15 @@ static double add(double a, double b, enum dtype type) { return type == DTYPE_F3
 
 static double rounded(double x, bool to_bf16) { return to_bf16 ? (double)bf16_widen(bf16_round((float)x)) : x; }
 
-/* Element i of the step's gradient over n replicas, in the order that ddp.h promises: what each brings to a
- * reduction is rounded, and what comes out of it. */
-static double expected(int n, int64_t i, enum dtype type, bool each_microbatch, bool to_bf16)
+/* Element i of the step's gradient over the n replicas from `first` on, in the order that ddp.h promises: what each
+ * brings to a reduction is rounded, and what comes out of it. */
+static double of_group(int first, int n, int64_t i, enum dtype type, bool each_microbatch, bool to_bf16)
 {
   double sum = 0;
   for (int outer = 0; outer < (each_microbatch ? M : n); outer++) {
     double inner = 0;
     for (int k = 0; k < (each_microbatch ? n : M); k++) {
-      const double x = each_microbatch ? rounded(part(k, outer, i, type), to_bf16) : part(outer, k, i, type);
+      const double x = each_microbatch ? rounded(part(first + k, outer, i, type), to_bf16) : part(first + outer, k, i, type);
       inner = k == 0 ? x : add(inner, x, type);
     }
     inner = rounded(inner, to_bf16);
@@ -183,15 +196,37 @@ static double expected(int n, int64_t i, enum dtype type, bool each_microbatch, 
   return each_microbatch ? sum : rounded(sum, to_bf16);
 }
 
+/* Over n replicas, of which groups share. */
+static double expected(const struct play *p, int n, int64_t i)
+{
+  const bool to_bf16 = run_reduce_type(&p->run) == DTYPE_BF16 && n > 1, each = p->run.reduce_each == REDUCE_MICROBATCH;
+  const int in_group = p->run.zero > 0 ? p->flat->shards : n;
+  double sum = of_group(0, in_group, i, p->out.type, each, to_bf16);
+  if (in_group == n) return sum;
+  sum = rounded(sum, to_bf16);
+  for (int first = in_group; first < n; first += in_group)
+    sum = add(sum, rounded(of_group(first, in_group, i, p->out.type, each, to_bf16), to_bf16), p->out.type);
+  return rounded(sum, to_bf16);
+}
+
+/* Where ranks share, each has the sum of the elements of its shard alone. */
+static bool is_here(const struct play *p, int64_t i)
+{
+  if (p->run.zero == 0 || p->run.dp == 1) return true;
+  int b = 0;
+  while (p->flat->buckets[b].first > i) b++;
+  const int64_t part = p->flat->buckets[b].count / p->flat->shards;
+  return (i - p->flat->buckets[b].first) / part == comm_rank(world) % p->flat->shards;
+}
+
 /* Rows whose gradient differs from what is expected over n replicas; a bit each. */
 static uint64_t wrong_rows(const struct play *p, int n, double bound)
 {
   uint64_t wrong = 0;
   for (int row = 0; row < p->table->n; row++)
     for (int64_t i = p->flat->offset[row]; takes_part(p, row) && i < p->flat->offset[row] + p->flat->length[row]; i++) {
-      const bool to_bf16 = run_reduce_type(&p->run) == DTYPE_BF16 && n > 1;
-      const double want = expected(n, i, p->out.type, p->run.reduce_each == REDUCE_MICROBATCH, to_bf16), got = get(&p->out, i);
-      if (!(fabs(got - want) <= bound)) wrong |= 1ull << row;
+      const double want = expected(p, n, i), got = get(&p->out, i);
+      if (is_here(p, i) && !(fabs(got - want) <= bound)) wrong |= 1ull << row;
     }
   return wrong;
 }
@@ -204,7 +239,7 @@ static void any_bucket_size_gives_the_bits_of_the_serial_sum(void)
                                      "reduce_each=microbatch reduce_type=bf16 precision=bf16"};
   static const int64_t lengths[] = {44, 28, 4, 48, 12, 16, 64}; /* of tiny's rows as set above */
   for (int w = 0; w < 5; w++)
-    for (int b = -1; b < 21; b += mirror_cuda() ? 5 : w < 3 ? 1 : 4) {
+    for (int b = -1; b < 21; b += mirror_cuda() || comm_size(world) > 3 ? 5 : w < 3 ? 1 : 4) {
       char more[128];
       struct play p;
       snprintf(more, sizeof more, "%s bucket=%d", ways[w], b < 0 ? 0 : (int)lengths[b / 3] + b % 3 - 1);
@@ -230,6 +265,66 @@ static void emulated_replicas_give_the_bits_of_ranks(void)
       CHECK(wrong_rows(&p, replicas, 0) == 0);
       close_play(&p);
     }
+}
+
+/* Elements of this rank's shard that no reduction but its own has summed: with any bucket size, also in groups. */
+static void ranks_that_share_have_the_sums_of_their_shard(void)
+{
+  static const char *const ways[] = {"", "overlap=false precision=float64", "reduce_each=microbatch", "reduce_type=bf16",
+                                     "reduce_each=microbatch reduce_type=bf16 precision=bf16"};
+  const int n = comm_size(world);
+  for (int shard = 2; shard <= n; shard++)
+    for (int w = 0; w < 5; w++)
+      for (int bucket = 0; bucket < 80; bucket += 16) {
+        char more[128];
+        struct play p;
+        if (n % shard != 0) continue;
+        snprintf(more, sizeof more, "zero=1 shard=%d bucket=%d %s", shard, bucket, ways[w]);
+        open_play(&p, bucket % 32 ? DEV_LAZY : DEV_CPU, 1, more);
+        for (int k = 0; k < 2; k++) step(&p);
+        CHECK_OK(mirror_sync(p.d));
+        if (!CHECK(wrong_rows(&p, n, 0) == 0)) fprintf(stderr, "%s\n", more);
+        close_play(&p);
+      }
+}
+
+static void emulated_ranks_that_share_add_in_groups(void)
+{
+  static const char *const ways[] = {"shard=2", "shard=2 reduce_each=microbatch", "shard=2 reduce_type=bf16", "",
+                                     "shard=2 reduce_each=microbatch reduce_type=bf16 bucket=50"};
+  for (int w = 0; w < 5; w++) {
+    char more[128];
+    struct play p;
+    snprintf(more, sizeof more, "zero=1 %s", ways[w]);
+    open_play(&p, w % 2 ? DEV_LAZY : DEV_CPU, 4, more);
+    for (int k = 0; k < 2; k++) step(&p);
+    CHECK_OK(mirror_sync(p.d));
+    if (!CHECK(wrong_rows(&p, 4, 0) == 0)) fprintf(stderr, "%s\n", more);
+    close_play(&p);
+  }
+}
+
+/* A bucket is scattered once, and its piece added over groups behind it. */
+static void buckets_are_scattered_in_the_order_in_which_they_are_reduced(void)
+{
+  const int n = comm_size(world), shard = n % 2 == 0 ? 2 : n;
+  char more[64];
+  struct play p;
+  int64_t calls;
+  if (n == 1) return;
+  snprintf(more, sizeof more, "zero=1 shard=%d bucket=50", shard);
+  open_play(&p, DEV_CPU, 1, more);
+  comm_trace_restart(world);
+  step(&p);
+  CHECK_OK(mirror_sync(p.d));
+  const struct comm_call *c = comm_trace(world, &calls);
+  const int each = shard < n ? 2 : 1;
+  CHECK(calls == each * p.flat->n_buckets && p.flat->n_buckets > 3);
+  for (int64_t i = 0; i < calls; i++) {
+    const int64_t count = p.flat->buckets[i / each].count;
+    CHECK(strcmp(c[i].op, i % each ? "allreduce" : "reduce_scatter") == 0 && c[i].count == (i % each ? count / shard : count));
+  }
+  close_play(&p);
 }
 
 /* The library's own sums: near, and the same bits with overlap on and off. */
@@ -355,8 +450,10 @@ static void misuse_is_refused(void)
   CHECK_ERR(ddp_finish(p.ddp), ERR_ARG);
   CHECK_TEXT_HAS(err_text(), "1 of 3 replicas");
   struct run_config wrong = p.run;
+  struct ddp_config config = config_of(&p);
   wrong.dp = 7;
-  CHECK_ERR(ddp_create(&wrong, p.table, p.flat, p.comm, p.compute, p.gradients.at, &other), ERR_ARG);
+  config.run = &wrong;
+  CHECK_ERR(ddp_create(&config, &other), ERR_ARG);
   CHECK(other == NULL);
   CHECK_OK(mirror_sync(p.d));
   close_play(&p);
@@ -374,12 +471,13 @@ static void creation_survives_each_failed_allocation(void)
   struct ddp *other = NULL;
   struct dev_usage before, after;
   open_play(&p, DEV_CPU, 3, "reduce_each=microbatch reduce_type=bf16 bucket=50");
+  const struct ddp_config config = config_of(&p);
   dev_usage(p.d, &before);
   enum err e = ERR_MEMORY;
   int failures = 0;
   for (long n = 1; e != ERR_OK && n < 100; n++) {
     check_fail_allocation(n);
-    e = ddp_create(&p.run, p.table, p.flat, p.comm, p.compute, p.gradients.at, &other);
+    e = ddp_create(&config, &other);
     check_fail_allocation(0);
     failures += e == ERR_MEMORY;
     CHECK((e == ERR_OK) == (other != NULL));
@@ -490,6 +588,9 @@ int main(void)
   static const struct test tests[] = {
     TEST(any_bucket_size_gives_the_bits_of_the_serial_sum),
     TEST(emulated_replicas_give_the_bits_of_ranks),
+    TEST(ranks_that_share_have_the_sums_of_their_shard),
+    TEST(emulated_ranks_that_share_add_in_groups),
+    TEST(buckets_are_scattered_in_the_order_in_which_they_are_reduced),
     TEST(overlap_changes_no_bit_of_the_librarys_sums),
     TEST(overlap_queues_each_bucket_before_backward_ends),
     TEST(a_stage_reduces_what_it_holds),

@@ -163,6 +163,9 @@ enum err flat_create(const struct param_table *t, const struct params_place *pla
   if (f == NULL) FAIL(ERR_MEMORY, "flat: %zu bytes", sizeof *f);
   const struct cuts how = {.bucket = bucket, .each = shards > 1 ? align * shards : 1, .by_unit = by_unit, .pipeline = place->pp > 1};
   f->shards = (int)shards;
+  f->align = align;
+  f->bucket = bucket;
+  f->by_unit = by_unit;
   TRY_TO(destroy, allocate(t, f));
   place_rows(t, place, align * shards, f);
   list_units(t, f);
@@ -204,9 +207,13 @@ static int list_pieces(const struct flat *f, const struct param_table *t, int r,
   int n = 0;
   for (int i = 0; i < t->n; i++) {
     if (t->rows[i].shared_with >= 0 || f->length[i] == 0) continue;
-    const struct flat_bucket whole = {.first = 0, .count = f->count};
-    for (int b = f->shards > 1 ? f->n_buckets - 1 : 0; b >= 0; b--) { /* from the row's start to its end */
-      const struct flat_piece p = meet(f, i, f->shards > 1 ? &f->buckets[b] : &whole, r);
+    if (f->shards == 1 || r == FLAT_ALL) {
+      if (out) out[n] = (struct flat_piece){.row = i, .flat = f->offset[i], .shard = f->offset[i], .count = f->length[i]};
+      n++;
+      continue;
+    }
+    for (int b = f->n_buckets - 1; b >= 0; b--) { /* from the row's start to its end */
+      const struct flat_piece p = meet(f, i, &f->buckets[b], r);
       if (p.count <= 0) continue;
       if (out) out[n] = p;
       n++;

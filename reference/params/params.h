@@ -10,6 +10,7 @@
 #define PARAMS_PARAMS_H
 
 #include "base/partition.h"
+#include "base/tensor.h"
 
 enum param_init { PARAM_NORMAL, PARAM_NORMAL_RESIDUAL, PARAM_BIAS, PARAM_GAIN };
 enum param_cut { PARAM_WHOLE, PARAM_CUT_ROWS, PARAM_CUT_COLS };
@@ -121,6 +122,8 @@ struct flat_unit {
 struct flat {
   int64_t count;            /* elements, padding included          */
   int shards;
+  int64_t align, bucket;    /* with by_unit, as they were asked for */
+  bool by_unit;
   int64_t *offset, *length; /* by row; shared rows have their owner's; frozen and unused rows have a place too; rows that
                                are not here have length 0 and an offset inside the buffer or at its end */
   int64_t *rows, *cols;     /* by row: the shape of its part        */
@@ -149,7 +152,27 @@ struct flat_piece {
   int row;
   int64_t flat, shard, count;
 };
-/* Of shard r, in table order.  Owner of *out: the caller, free().  Fails: ERR_MEMORY. */
+/* What a rank has of the elements of a flat layout: all; all places, of which only those of its shard count; its shard. */
+enum { FLAT_ALL = -1 };
+enum flat_hold { FLAT_WHOLE, FLAT_PIECES, FLAT_SHARD };
+/* On the device or the host; owns nothing. */
+struct flat_buffer {
+  void *at;
+  enum dtype type;
+  enum flat_hold hold;
+};
+static inline int64_t flat_buffer_count(const struct flat *f, const struct flat_buffer *b)
+{
+  return b->hold == FLAT_SHARD ? flat_shard_count(f) : f->count;
+}
+/* The piece, [1, count]. */
+static inline struct tensor flat_view(const struct flat_buffer *b, const struct flat_piece *p)
+{
+  const int64_t first = b->hold == FLAT_SHARD ? p->shard : p->flat;
+  return tensor_at((char *)b->at + (size_t)first * dtype_bytes(b->type), b->type, 1, p->count);
+}
+
+/* Of shard r, in table order; of all shards together, each row whole: r = FLAT_ALL.  Owner of *out: the caller, free().  Fails: ERR_MEMORY. */
 enum err flat_pieces(const struct flat *f, const struct param_table *t, int r, struct flat_piece **out, int *n);
 void flat_destroy(struct flat *f);
 

@@ -11,7 +11,7 @@ struct canonical {
   void *part, *whole; /* whole: rank 0; the part itself where nothing is cut */
 };
 
-bool canonical_is_cut(const struct trainer *t) { return t->mesh.tp > 1 || t->mesh.pp > 1; }
+bool canonical_is_cut(const struct trainer *t) { return t->mesh.tp > 1 || t->mesh.pp > 1 || t->weights.hold != FLAT_WHOLE; }
 
 static enum dtype type_of(const struct canonical *c) { return run_state_type(&c->t->run); }
 
@@ -58,13 +58,16 @@ void canonical_destroy(struct canonical *c)
   free(c);
 }
 
-enum err canonical_take(struct canonical *c, void *buffer)
+enum err canonical_take(struct canonical *c, const struct flat_buffer *b)
 {
   struct trainer *t = c->t;
-  TRY(dev_copy_out(t->compute, c->part, buffer, (size_t)t->flat->count * dtype_bytes(type_of(c))));
+  const size_t bytes = (size_t)flat_buffer_count(t->flat, b) * dtype_bytes(b->type);
+  const struct flat_buffer local = {c->part, b->type, b->hold};
+  TRY(zero_settle(t->zero));
+  TRY(dev_copy_out(t->compute, c->part, b->at, bytes));
   TRY(dev_sync_stream(t->compute));
-  TRY(dev_host_touch(t->dev, c->part, (size_t)t->flat->count * dtype_bytes(type_of(c)), false));
-  TRY(collect_flat(t->world, &t->mesh, t->table, t->flat, &t->place, type_of(c), c->part, c->whole));
+  TRY(dev_host_touch(t->dev, c->part, bytes, false));
+  TRY(collect_flat(t->world, &t->mesh, t->table, t->flat, &t->place, &local, c->whole));
   return ERR_OK;
 }
 

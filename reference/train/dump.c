@@ -56,7 +56,7 @@ enum err dump_say(const struct output *o, const char *what, int64_t step, const 
   return ERR_OK;
 }
 
-static enum err write_flat(const struct dumper *d, const char *what, int64_t step, void *buffer)
+static enum err write_flat(const struct dumper *d, const char *what, int64_t step, const struct flat_buffer *buffer)
 {
   struct trainer *t = d->t;
   char file[64], path[CONFIG_PATH + 72];
@@ -72,18 +72,19 @@ static enum err write_flat(const struct dumper *d, const char *what, int64_t ste
 enum err dump_before(struct dumper *d, int64_t step)
 {
   struct trainer *t = d->t;
+  const struct flat_buffer first = optim_moments1(t->optim), second = optim_moments2(t->optim);
   if (d->whole == NULL) return ERR_OK;
-  TRY(write_flat(d, "weights", step, t->weights));
-  if (t->run.dump != DUMP_ALL || optim_moments1(t->optim) == NULL) return ERR_OK;
-  TRY(write_flat(d, "moments1", step, optim_moments1(t->optim)));
-  TRY(write_flat(d, "moments2", step, optim_moments2(t->optim)));
+  TRY(write_flat(d, "weights", step, &t->weights));
+  if (t->run.dump != DUMP_ALL || first.at == NULL) return ERR_OK;
+  TRY(write_flat(d, "moments1", step, &first));
+  TRY(write_flat(d, "moments2", step, &second));
   return ERR_OK;
 }
 
 enum err dump_after(struct dumper *d, int64_t step)
 {
   if (d->whole == NULL) return ERR_OK;
-  TRY(write_flat(d, "gradients", step, d->t->gradients));
+  TRY(write_flat(d, "gradients", step, &d->t->gradients));
   if (d->t->run.dump == DUMP_ALL) TRY(dump_blocks(d->t, d->output, step));
   return ERR_OK;
 }

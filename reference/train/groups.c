@@ -78,10 +78,30 @@ static enum err create_over_replicas(struct trainer *t, const char *name, struct
   return ERR_OK;
 }
 
+/* Consecutive replicas share; the n-th of each group are replicas of one shard. */
+static enum err create_shards(struct trainer *t, const int *replicas, int n)
+{
+  const int shards = t->flat->shards, *mine = replicas + t->mesh.dp_rank / shards * shards, groups = n / shards;
+  const size_t bytes = (size_t)largest_bucket(t) * dtype_bytes(run_reduce_type(&t->run));
+  TRY(create_over_replicas(t, "dp", t->transfer, mine, shards, bytes, &t->groups.dp));
+  TRY(create_over_replicas(t, "gather", t->gather, mine, shards, 0, &t->groups.gather)); /* in place: no scratch */
+  TRY(create_over_replicas(t, "shards", t->compute, mine, shards, (size_t)t->table->n * sizeof(double), &t->groups.shards));
+  if (groups == 1) return ERR_OK;
+  int *same = malloc((size_t)groups * sizeof *same);
+  if (same == NULL) FAIL(ERR_MEMORY, "list of %d ranks", groups);
+  for (int g = 0; g < groups; g++) same[g] = replicas[g * shards + t->shard];
+  const enum err err = create_over_replicas(t, "replicas", t->transfer, same, groups, bytes / (size_t)shards, &t->groups.replicas);
+  free(same);
+  return err;
+}
+
 static enum err create_replicas(struct trainer *t, int *ranks)
 {
   int n = mesh_group(&t->mesh, MESH_DP, ranks);
-  TRY(create_over_replicas(t, "dp", t->transfer, ranks, n, (size_t)largest_bucket(t) * dtype_bytes(run_reduce_type(&t->run)), &t->groups.dp));
+  if (trainer_shares(t)) TRY(create_shards(t, ranks, n));
+  else
+    TRY(create_over_replicas(t, "dp", t->transfer, ranks, n, (size_t)largest_bucket(t) * dtype_bytes(run_reduce_type(&t->run)),
+                             &t->groups.dp));
   n = mesh_group(&t->mesh, MESH_PP | MESH_DP, ranks);
   TRY(create(t, "sums", t->scalar, ranks, n, 2 * sizeof(double), &t->groups.sums));
   return ERR_OK;
@@ -131,5 +151,8 @@ void groups_destroy(struct trainer *t)
   comm_destroy(t->groups.norm);
   comm_destroy(t->groups.tp);
   comm_destroy(t->groups.sums);
+  comm_destroy(t->groups.replicas);
+  comm_destroy(t->groups.shards);
+  comm_destroy(t->groups.gather);
   comm_destroy(t->groups.dp);
 }

@@ -51,7 +51,8 @@ struct meters_time meters_split(const struct dev_interval *list, int64_t n)
 enum { STREAMS = 8 };
 
 /* Calls of one stream are done in the order in which they were queued, so each stream's
- * search goes on where its last one ended. */
+ * search goes on where its last one ended.  Some of `gather` may not be done yet, and what it did in this
+ * step may be the last step's. */
 enum err meters_calls(const struct dev_interval *list, int64_t n, const struct comm_call *calls, int64_t n_calls,
                       double offset_ms, double *ready_ms, double *end_ms)
 {
@@ -62,7 +63,11 @@ enum err meters_calls(const struct dev_interval *list, int64_t n, const struct c
     if (s == STREAMS) FAIL(ERR_ARG, "collectives on more than %d streams", STREAMS);
     places[s].stream = calls[c].stream;
     int64_t i = places[s].next;
-    while (i < n && (strcmp(list[i].stream, calls[c].stream) != 0 || strcmp(list[i].kernel, calls[c].op) != 0)) i++;
+    while (i < n && (list[i].step != calls[c].step || strcmp(list[i].stream, calls[c].stream) != 0 || strcmp(list[i].kernel, calls[c].op) != 0)) i++;
+    if (i == n && strcmp(calls[c].stream, "gather") == 0) {
+      ready_ms[c] = end_ms[c] = -1;
+      continue;
+    }
     if (i == n)
       FAIL(ERR_ARG, "%s #%d of %s left no interval on stream %s", calls[c].op, calls[c].sequence, calls[c].group, calls[c].stream);
     ready_ms[c] = list[i].ready_ms + offset_ms;

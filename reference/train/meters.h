@@ -18,7 +18,8 @@ struct meters_time {
 struct meters_time meters_split(const struct dev_interval *list, int64_t n);
 
 /* When each traced collective was ready and done, on rank 0's clock: calls[i] is the next
- * interval of its name on its stream.  ready and end: n_calls.  Fails: ERR_ARG if one has none. */
+ * interval of its name and step on its stream.  ready and end: n_calls; -1 for gathers of weights that go on into the
+ * next step.  Fails: ERR_ARG if another has none. */
 enum err meters_calls(const struct dev_interval *list, int64_t n, const struct comm_call *calls, int64_t n_calls,
                       double offset_ms, double *ready_ms, double *end_ms);
 

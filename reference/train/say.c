@@ -143,11 +143,11 @@ enum err say_parameters(struct trainer *t, const struct output *o)
   if (piece == NULL) FAIL(ERR_MEMORY, "hashes of parameters: %zu bytes", sizeof *piece);
   if (canonical_is_cut(t)) {
     TRY_TO(free_piece, canonical_create(t, &whole));
-    TRY_TO(free_piece, canonical_take(whole, t->weights));
+    TRY_TO(free_piece, canonical_take(whole, &t->weights));
   }
   for (int i = 0; comm_rank(t->world) == 0 && i < t->table->n; i++) {
     uint64_t hash = 0;
-    const struct tensor row = whole ? canonical_row(whole, i) : trainer_row(t, t->weights, i);
+    const struct tensor row = whole ? canonical_row(whole, i) : trainer_row(t, &t->weights, i);
     if (whole) hash_host(&row, piece, &hash);
     else TRY_TO(free_piece, hash_row(t, &row, piece, &hash));
     TRY_TO(free_piece, say_parameter(t, o, i, hash));

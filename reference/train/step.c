@@ -16,7 +16,7 @@ enum err step_fetch(struct trainer *t, int64_t step)
   return ERR_OK;
 }
 
-/* The host's last dev_sync() orders this write after compute's last use of the count. */
+/* The host's last trainer_sync() orders this write after compute's last use of the count. */
 enum err step_count(struct trainer *t)
 {
   TRY(dev_host_touch(t->dev, &t->valid_here, sizeof t->valid_here, true));
@@ -223,7 +223,9 @@ static enum err update(struct trainer *t, int64_t step)
 {
   const struct tensor norm = optim_norm(t->optim), factor = optim_factor(t->optim), lr = optim_lr(t->optim);
   TRY(dev_delay(t->compute, DEV_DELAY_UPDATE));
+  TRY(zero_settle(t->zero)); /* also of what no pass needed */
   TRY(optim_step(t->optim, step + 1));
+  TRY(zero_updated(t->zero));
   TRY(dev_copy_out(t->compute, &t->now.norm, norm.at, sizeof t->now.norm));
   TRY(dev_copy_out(t->compute, &t->now.factor, factor.at, sizeof t->now.factor));
   TRY(dev_copy_out(t->compute, &t->now.lr, lr.at, sizeof t->now.lr));
@@ -242,7 +244,7 @@ enum err step_run(struct trainer *t, int64_t step, struct step_clock *clock)
   TRY(step_count(t));
 
   dev_set_phase(t->dev, DEV_PHASE_OTHER, step, -1);
-  const struct tensor gradients = trainer_flat(t, t->gradients);
+  const struct tensor gradients = trainer_flat(t, &t->gradients);
   TRY(dev_host_touch(t->dev, &t->step_number, sizeof t->step_number, true));
   t->step_number = (int32_t)step;
   t->tagged_step = step;
@@ -257,7 +259,7 @@ enum err step_run(struct trainer *t, int64_t step, struct step_clock *clock)
   TRY(update(t, step));
   dev_set_phase(t->dev, DEV_PHASE_OTHER, step, -1);
   if (!launches_sums_first(t)) TRY(step_sum(t));
-  TRY(dev_sync(t->dev));
+  TRY(trainer_sync(t));
   clock->end_ms = clock_ms();
   TRY(trainer_read_numbers(t));
   return ERR_OK;

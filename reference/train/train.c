@@ -30,12 +30,12 @@ static bool recorded(const struct run_config *run, int64_t step)
   return step % run->records_each == 0 || step == run->steps - 1;
 }
 
-/* What was queued between steps is nobody's time. */
+/* What was queued between steps is nobody's time; weights that are still being gathered are the next step's. */
 static enum err forget(struct loop *l)
 {
   const struct dev_interval *list;
   int64_t n, lost;
-  TRY(dev_sync(l->t->dev));
+  TRY(trainer_sync(l->t));
   TRY(dev_trace_take(l->t->dev, &list, &n, &lost));
   comm_trace_restart(l->t->world);
   pmpi_restart();

@@ -15,16 +15,28 @@
 enum { SITE_MICRO = 1 }; /* low bits of RNG_ORDER */
 enum { INTERVALS_A_LAYER = 64, INTERVALS_A_STEP = 4096 }; /* generous: a lost interval fails the run */
 
-struct tensor trainer_flat(const struct trainer *t, void *buffer)
+bool trainer_shares(const struct trainer *t) { return t->run.zero > 0 && t->run.dp > 1; }
+
+struct tensor trainer_flat(const struct trainer *t, const struct flat_buffer *b)
 {
-  return tensor_at(buffer, run_state_type(&t->run), 1, t->flat->count);
+  return tensor_at(b->at, b->type, 1, flat_buffer_count(t->flat, b));
 }
 
-struct tensor trainer_row(const struct trainer *t, void *buffer, int row)
+struct tensor trainer_row(const struct trainer *t, const struct flat_buffer *b, int row)
 {
-  const enum dtype type = run_state_type(&t->run);
-  char *at = (char *)buffer + (size_t)t->flat->offset[row] * dtype_bytes(type);
-  return tensor_at(at, type, t->flat->rows[row], t->flat->cols[row]);
+  BUG_IF(b->hold != FLAT_WHOLE);
+  char *at = (char *)b->at + (size_t)t->flat->offset[row] * dtype_bytes(b->type);
+  return tensor_at(at, b->type, t->flat->rows[row], t->flat->cols[row]);
+}
+
+const struct flat_buffer *trainer_working(const struct trainer *t) { return t->rounded.at ? &t->rounded : &t->weights; }
+
+enum err trainer_sync(struct trainer *t)
+{
+  struct dev_stream *const streams[] = {t->compute, t->transfer, t->scalar, t->outputs, t->input_gradients};
+  for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
+    if (streams[i]) TRY(dev_sync_stream(streams[i]));
+  return ERR_OK;
 }
 
 bool trainer_has_loss(const struct trainer *t) { return t->mesh.pp_rank == t->mesh.pp - 1; }
@@ -139,6 +151,30 @@ static enum err create_scalars(struct trainer *t)
   return ERR_OK;
 }
 
+static enum err create_buffer(struct trainer *t, enum dtype type, enum flat_hold hold, enum dev_category category, const char *owner,
+                              struct flat_buffer *out)
+{
+  struct flat_buffer b = {NULL, type, hold};
+  TRY(dev_alloc(t->dev, (size_t)flat_buffer_count(t->flat, &b) * dtype_bytes(type), category, owner, &b.at));
+  *out = b;
+  return ERR_OK;
+}
+
+/* Weights that products read are whole; what only updates need is this rank's shard. */
+static enum err create_state(struct trainer *t)
+{
+  const enum dtype work = run_work_type(&t->run), state = run_state_type(&t->run);
+  const bool shares = trainer_shares(t);
+  if (work != state) {
+    TRY(create_buffer(t, work, FLAT_WHOLE, DEV_PARAMETERS, "rounded weights", &t->rounded));
+    TRY(create_buffer(t, state, shares ? FLAT_SHARD : FLAT_WHOLE, DEV_OPTIMIZER, "master weights", &t->weights));
+  } else {
+    TRY(create_buffer(t, state, FLAT_WHOLE, DEV_PARAMETERS, "weights", &t->weights));
+  }
+  TRY(create_buffer(t, state, shares ? FLAT_PIECES : FLAT_WHOLE, DEV_GRADIENTS, "gradients", &t->gradients));
+  return ERR_OK;
+}
+
 static enum err create_device(struct trainer *t)
 {
   const struct run_config *run = &t->run;
@@ -147,22 +183,17 @@ static enum err create_device(struct trainer *t)
   TRY(dev_stream_open(t->dev, "compute", DEV_COMPUTE, &t->compute));
   TRY(dev_stream_open(t->dev, "transfer", DEV_TRANSFER, &t->transfer));
   TRY(dev_stream_open(t->dev, "scalar", DEV_TRANSFER, &t->scalar));
+  if (trainer_shares(t)) {
+    TRY(dev_stream_open(t->dev, "gather", DEV_TRANSFER, &t->gather));
+    dev_stream_trails(t->gather);
+  }
   if (t->mesh.pp > 1) {
     TRY(dev_stream_open(t->dev, "outputs", DEV_TRANSFER, &t->outputs));
     TRY(dev_stream_open(t->dev, "gradients", DEV_TRANSFER, &t->input_gradients));
   }
   TRY(dev_event_create(t->dev, &t->counted));
   TRY(dev_event_create(t->dev, &t->summed));
-  const enum dtype work = run_work_type(run), state = run_state_type(run);
-  const size_t bytes = (size_t)t->flat->count * dtype_bytes(state);
-  if (work != state) {
-    TRY(dev_alloc(t->dev, (size_t)t->flat->count * dtype_bytes(work), DEV_PARAMETERS, "rounded weights", &t->rounded));
-    TRY(dev_alloc(t->dev, bytes, DEV_OPTIMIZER, "master weights", &t->weights));
-  } else {
-    TRY(dev_alloc(t->dev, bytes, DEV_PARAMETERS, "weights", &t->weights));
-  }
-  t->working = t->rounded ? t->rounded : t->weights;
-  TRY(dev_alloc(t->dev, bytes, DEV_GRADIENTS, "gradients", &t->gradients));
+  TRY(create_state(t));
   TRY(create_inputs(t));
   TRY(create_scalars(t));
   TRY(weights_start(t));
@@ -194,6 +225,8 @@ static enum err create_alone(struct trainer *t)
   TRY(params_place_of(run, t->mesh.pp_rank, t->mesh.tp_rank, &t->place));
   TRY(params_create(run, &t->table));
   TRY(flat_create(t->table, &t->place, 256 / (int64_t)dtype_bytes(run_work_type(run)), run_shards(run), run->zero >= 2, run->bucket, &t->flat));
+  t->shard = t->mesh.dp_rank % t->flat->shards;
+  TRY(flat_pieces(t->flat, t->table, trainer_shares(t) ? t->shard : FLAT_ALL, &t->pieces, &t->n_pieces));
   if (!run->batch_file[0]) TRY(corpus_open(run, &t->corpus));
   TRY(data_plan_create(run, t->corpus, &t->plan));
   TRY(create_micro(t));
@@ -206,9 +239,12 @@ static enum err create_training(struct trainer *t)
 {
   const struct schedule *s = t->training, *e = t->evaluation;
   const int stage = t->mesh.pp_rank;
-  const struct zero_config zero = {.run = &t->run, .table = t->table, .flat = t->flat, .compute = t->compute, .weights = t->working};
+  const struct zero_config zero = {.run = &t->run, .table = t->table, .flat = t->flat, .compute = t->compute,
+                                   .weights = trainer_working(t)->at, .gather = t->groups.gather};
   TRY(zero_create(&zero, &t->zero));
-  TRY(ddp_create(&t->run, t->table, t->flat, t->groups.dp, t->compute, t->gradients, &t->ddp));
+  const struct ddp_config ddp = {.run = &t->run, .table = t->table, .flat = t->flat, .comm = t->groups.dp, .replicas = t->groups.replicas,
+                                 .compute = t->compute, .gradients = t->gradients.at};
+  TRY(ddp_create(&ddp, &t->ddp));
   const struct model_config config = {.run = &t->run, .table = t->table, .flat = t->flat, .place = t->place, .dev = t->dev,
                                       .compute = t->compute, .zero = t->zero, .ddp = t->ddp, .step = t->at.step,
                                       .tp = t->tp, .tied = t->groups.tied, .split = s->splits,
@@ -216,9 +252,9 @@ static enum err create_training(struct trainer *t)
                                       .inputs = s->inputs[stage] > e->inputs[stage] ? s->inputs[stage] : e->inputs[stage],
                                       .weight_slots = s->weight_slots[stage]};
   TRY(model_create(&config, &t->model));
-  const struct optim_config optim = {.run = &t->run, .table = t->table, .flat = t->flat, .place = &t->place, .dev = t->dev,
-                                     .compute = t->compute, .norm = t->groups.norm, .weights = t->weights, .gradients = t->gradients,
-                                     .rounded = t->rounded};
+  const struct optim_config optim = {.run = &t->run, .table = t->table, .flat = t->flat, .place = &t->place, .shard = t->shard,
+                                     .dev = t->dev, .compute = t->compute, .shards = t->groups.shards, .norm = t->groups.norm,
+                                     .weights = t->weights, .gradients = t->gradients, .rounded = t->rounded};
   TRY(optim_create(&optim, &t->optim));
   TRY(pipeline_create(s, stage, t->run.overlap_p2p, t->compute, t->groups.outputs, t->groups.gradients, &t->train_pipeline));
   TRY(pipeline_create(e, stage, t->run.overlap_p2p, t->compute, t->groups.outputs, t->groups.gradients, &t->evaluate_pipeline));
@@ -281,13 +317,14 @@ void trainer_destroy(struct trainer *t)
   if (t->dev) {
     dev_free(t->dev, t->scalars);
     dev_free(t->dev, t->inputs);
-    dev_free(t->dev, t->gradients);
-    dev_free(t->dev, t->weights);
-    dev_free(t->dev, t->rounded);
+    dev_free(t->dev, t->gradients.at);
+    dev_free(t->dev, t->weights.at);
+    dev_free(t->dev, t->rounded.at);
     dev_event_destroy(t->summed);
     dev_event_destroy(t->counted);
     dev_stream_close(t->input_gradients);
     dev_stream_close(t->outputs);
+    dev_stream_close(t->gather);
     dev_stream_close(t->scalar);
     dev_stream_close(t->transfer);
     dev_stream_close(t->compute);
@@ -301,6 +338,7 @@ void trainer_destroy(struct trainer *t)
   schedule_destroy(t->training);
   data_plan_destroy(t->plan);
   corpus_close(t->corpus);
+  free(t->pieces);
   flat_destroy(t->flat);
   params_destroy(t->table);
   free(t);

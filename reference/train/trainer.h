@@ -2,7 +2,8 @@
  *
  * Streams: `compute`, which also carries what a pass cannot go on without (groups "tp", "norm",
  * "tied"); `transfer`, which carries gradients of weights (group "dp"); `scalar`, which carries
- * token counts and losses (group "sums"); with pp > 1 `outputs` and `gradients`, which carry what
+ * token counts and losses (group "sums"); where replicas share, `gather`, which carries updated weights
+ * (group "gather"); with pp > 1 `outputs` and `gradients`, which carry what
  * stages send to each other (groups of these names).  All memory of a step is taken in
  * trainer_create.
  */
@@ -27,7 +28,9 @@ struct trainer_micro {
 
 /* NULL where this rank needs none: a group of one, or one that it is not in. */
 struct trainer_groups {
-  struct comm *dp;                  /* replicas of this rank's part: always there             */
+  struct comm *dp;                  /* replicas of this rank's part, or those of them that share: always there */
+  struct comm *replicas;            /* those that have this rank's shard                      */
+  struct comm *gather, *shards;     /* those that share: of weights, of norms                 */
   struct comm *sums;                /* all ranks with this tp_rank: always there              */
   struct comm *tp;                  /* parts of each cut parameter                            */
   struct comm *norm;                /* the ranks that hold one replica of the model           */
@@ -61,17 +64,19 @@ struct trainer {
 
   struct param_table *table;
   struct flat *flat;
+  int shard;                 /* of this rank, among those that share */
+  struct flat_piece *pieces; /* of each row, what this rank keeps the state of */
+  int n_pieces;
   struct corpus *corpus; /* NULL with a batch_file */
   struct data_plan *plan;
 
   struct dev *dev;
-  struct dev_stream *compute, *transfer, *scalar, *outputs, *input_gradients; /* the last two NULL with pp = 1 */
+  struct dev_stream *compute, *transfer, *scalar, *gather, *outputs, *input_gradients; /* gather NULL where nothing is shared, the last two with pp = 1 */
   struct dev_event *counted, *summed;
   struct trainer_groups groups;
   struct tp tp;
-  void *weights, *gradients; /* flat: what updates are added to, and what they are made of */
-  void *rounded;             /* flat: with bf16 the weights rounded, else NULL */
-  void *working;             /* what products read: rounded, or weights */
+  struct flat_buffer weights, gradients; /* what updates are added to, and what they are made of */
+  struct flat_buffer rounded;            /* with bf16 the weights rounded, else at NULL */
   struct zero *zero;
   struct ddp *ddp;
   struct model *model;
@@ -101,10 +106,15 @@ struct trainer {
 enum err trainer_create(struct comm_world *w, const struct run_config *run, struct trainer **out, bool *fatal);
 void trainer_destroy(struct trainer *t); /* all ranks; NULL is allowed */
 
-/* A flat buffer of run_state_type (weights, gradients, moments) as one row. */
-struct tensor trainer_flat(const struct trainer *t, void *buffer);
-/* A row of the table in a flat buffer: its owner's storage. */
-struct tensor trainer_row(const struct trainer *t, void *buffer, int row);
+/* Replicas share the state; false where one rank emulates them. */
+bool trainer_shares(const struct trainer *t);
+/* All of a buffer as one row; a row of the table in one that has it whole: its owner's storage. */
+struct tensor trainer_flat(const struct trainer *t, const struct flat_buffer *b);
+struct tensor trainer_row(const struct trainer *t, const struct flat_buffer *b, int row);
+/* What products read: rounded, or weights. */
+const struct flat_buffer *trainer_working(const struct trainer *t);
+/* The host waits for all streams but `gather`, which may go on into the next step. */
+enum err trainer_sync(struct trainer *t);
 /* Micro-batch of the list: on the host, then as input on the device (queued on compute). */
 enum err trainer_fetch(struct trainer *t, int64_t step, int64_t i);
 enum err trainer_load(struct trainer *t, int64_t i);

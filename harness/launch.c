@@ -141,13 +141,18 @@ static enum err words_openmpi(const struct launch_world *w, const struct launch_
     SETTING("OMPI_ALLOW_RUN_AS_ROOT=1");
     SETTING("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
   }
+  const bool emulated = wish->hosts > 1 && !w->hosts[0];
+  if (emulated) {
+    WORD("%s", w->cluster);
+    WORD("run");
+  }
   WORD("%s", w->launcher);
   WORD("-np");
   WORD("%d", wish->ranks);
   if (w->hosts[0]) {
     WORD("--hostfile");
     WORD("%s", w->hosts);
-  } else { /* one machine: no TCP to set up, and no ptrace right needed for single copies */
+  } else if (!emulated) { /* one machine: no TCP to set up, and no ptrace right needed for single copies */
     SETTING("OMPI_MCA_btl=self,vader");
     SETTING("OMPI_MCA_btl_vader_single_copy_mechanism=none");
     /* Without them, fragments of 32 KiB, few at a time: an all-reduce of 16 MiB beside busy compute, whose
@@ -158,9 +163,10 @@ static enum err words_openmpi(const struct launch_world *w, const struct launch_
       SETTING("OMPI_MCA_mpi_yield_when_idle=1");
     }
   }
-  if (wish->cores_each > 0 && wish->ranks > 1) {
+  if (wish->cores_each > 0 && wish->ranks > 1 && !emulated) { /* an emulated host has processors of its own */
     WORD("--map-by");
-    WORD("slot:PE=%d", wish->cores_each);
+    if (wish->hosts > 1) WORD("ppr:%d:node:PE=%d", wish->ranks / wish->hosts, wish->cores_each);
+    else WORD("slot:PE=%d", wish->cores_each);
     WORD("--bind-to");
     WORD("core");
   } else {
@@ -179,11 +185,47 @@ static enum err words_other(const struct launch_world *w, const struct launch_wi
     WORD("-f");
     WORD("%s", w->hosts);
   }
+  if (w->mpi == LAUNCH_MPICH && wish->hosts > 1) {
+    WORD("-ppn");
+    WORD("%d", wish->ranks / wish->hosts);
+  }
   if (w->mpi == LAUNCH_MPICH) {
     WORD("-bind-to");
     if (wish->cores_each > 0 && wish->ranks > 1) WORD("core:%d", wish->cores_each);
     else WORD("none");
   }
+  return ERR_OK;
+}
+
+/* "" if it can; else why not, in one line. */
+static void try_cluster(const char *program, char *why, size_t bytes)
+{
+  char command[LAUNCH_PATH + 64];
+  why[0] = '\0';
+  snprintf(command, sizeof command, "'%s' check 2>&1 </dev/null", program);
+  FILE *f = popen(command, "r");
+  if (f == NULL || fgets(why, (int)bytes, f) == NULL) why[0] = '\0';
+  for (char rest[256]; f && fgets(rest, sizeof rest, f);) continue; /* it ends when it has said all */
+  const int status = f ? pclose(f) : -1;
+  why[strcspn(why, "\n")] = '\0';
+  if (status == 0) why[0] = '\0';
+  else if (why[0] == '\0') snprintf(why, bytes, "%s check failed", program);
+}
+
+enum err launch_check_hosts(struct launch_world *w, int hosts, int ranks)
+{
+  char folder[LAUNCH_PATH - 16], why[256];
+  if (hosts <= 1) return ERR_OK;
+  if (ranks % hosts != 0) FAIL(ERR_UNAVAILABLE, "%d ranks do not share %d hosts evenly", ranks, hosts);
+  if (w->hosts[0] && w->on.n != hosts) FAIL(ERR_UNAVAILABLE, "needs %d hosts, host file %s names %d", hosts, w->hosts, w->on.n);
+  if (w->hosts[0] || w->cluster[0]) return ERR_OK;
+  if (hosts != 2 || ranks != 2) FAIL(ERR_UNAVAILABLE, "needs %d hosts for %d ranks (--hosts); ci/cluster emulates two for two", hosts, ranks);
+  TRY(place_source("ci", folder, sizeof folder));
+  char program[LAUNCH_PATH];
+  snprintf(program, sizeof program, "%s/cluster", folder);
+  try_cluster(program, why, sizeof why);
+  if (*why) FAIL(ERR_UNAVAILABLE, "needs two hosts, which cannot be emulated here: %s", why);
+  memcpy(w->cluster, program, sizeof w->cluster);
   return ERR_OK;
 }
 

@@ -34,9 +34,13 @@ struct launch_world {
   char hosts[LAUNCH_PATH]; /* a host file, "" = this machine alone            */
   struct launch_hosts on;  /* what it names; n 0 without one                   */
   int slots;             /* ranks that the host file offers; else `cores`     */
+  char cluster[LAUNCH_PATH]; /* program that emulates two hosts of one slot each; "" = not looked for */
 };
 /* Looks at this machine; hosts NULL: none.  Fails: ERR_UNAVAILABLE (no launcher or trainer), ERR_CONFIG (host file). */
 enum err launch_look(const char *hosts, struct launch_world *out);
+/* Can ranks stand on so many hosts: by the host file, or, without one, on two that ci/cluster emulates (then it is
+ * looked for and tried, and *w knows it)?  Fails: ERR_UNAVAILABLE with the reason. */
+enum err launch_check_hosts(struct launch_world *w, int hosts, int ranks);
 /* May so many ranks be started at all?  Fails: ERR_UNAVAILABLE for more than one without MPI. */
 enum err launch_check(const struct launch_world *w, int ranks);
 /* From the first lines of `launcher --version`. */
@@ -46,6 +50,7 @@ enum launch_mpi launch_which(const char *text);
 struct launch_wish {
   int ranks;
   int cores_each;  /* > 0: every rank gets its own so many cores, none shared; 0: not bound */
+  int hosts;       /* > 1: the ranks stand on so many, as many on each; else wherever the launcher puts them */
   int first_core;  /* with ranks == 1 and cores_each > 0: index into world.core; else 0     */
   const char *const *files; /* run files, in order */
   int n_files;

@@ -58,6 +58,36 @@ static void open_mpi_gets_what_it_needs(void)
   CHECK_TEXT_HAS(text, "--map-by slot:PE=1 --bind-to core ");
 }
 
+static void two_hosts_are_those_of_the_file_or_emulated(void)
+{
+  char text[2048];
+  struct launch_world w = world(LAUNCH_OPENMPI);
+  const struct launch_wish wish = {.ranks = 2, .cores_each = 1, .hosts = 2, .files = files, .n_files = 1};
+  strcpy(w.cluster, "/repo/ci/cluster");
+  made(&w, &wish, text, sizeof text);
+  CHECK_TEXT_HAS(text, "/repo/ci/cluster run /bin/mpirun -np 2 --bind-to none /bin/trainer a.yaml ");
+  CHECK(strstr(text, "OMPI_MCA_btl") == NULL); /* the way between hosts is not memory */
+  CHECK_OK(launch_check_hosts(&w, 2, 2)); /* tried before */
+  CHECK_OK(launch_check_hosts(&w, 1, 7));
+  CHECK_ERR(launch_check_hosts(&w, 2, 3), ERR_UNAVAILABLE);
+  strcpy(w.hosts, "/tmp/hosts");
+  w.on = (struct launch_hosts){.n = 2, .total = 8, .slots = {4, 4}};
+  w.slots = 8;
+  made(&w, &wish, text, sizeof text);
+  CHECK_TEXT_HAS(text, "/bin/mpirun -np 2 --hostfile /tmp/hosts --map-by ppr:1:node:PE=1 --bind-to core ");
+  CHECK_OK(launch_check_hosts(&w, 2, 4));
+  CHECK_ERR(launch_check_hosts(&w, 4, 4), ERR_UNAVAILABLE);
+  CHECK_TEXT_HAS(err_text(), "names 2");
+  w.hosts[0] = w.cluster[0] = '\0';
+  CHECK_ERR(launch_check_hosts(&w, 4, 4), ERR_UNAVAILABLE);
+  CHECK_TEXT_HAS(err_text(), "emulates two");
+  w = world(LAUNCH_MPICH);
+  strcpy(w.hosts, "/tmp/hosts");
+  w.slots = 8;
+  made(&w, &wish, text, sizeof text);
+  CHECK_TEXT_HAS(text, "-ppn 1 ");
+}
+
 static void mpich_gets_its_own_words(void)
 {
   char text[2048];
@@ -138,6 +168,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(versions_tell_the_mpi),
     TEST(open_mpi_gets_what_it_needs),
+    TEST(two_hosts_are_those_of_the_file_or_emulated),
     TEST(mpich_gets_its_own_words),
     TEST(without_mpi_one_rank_is_the_trainer_itself),
     TEST(ranks_that_do_not_fit_are_refused_with_numbers),

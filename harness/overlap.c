@@ -57,6 +57,7 @@ static enum err record(struct record_file *f, const struct trial *t, const struc
   record_text(f, "got.layout", layout);
   record_text(f, "got.evidence", proof->name);
   record_int(f, "got.ranks", config_ranks(c));
+  record_int(f, "got.hosts", t->of->hosts);
   record_int(f, "got.bucket", c->bucket);
   record_int(f, "got.transfers", h->calls);
   record_int(f, "got.repeats", h->repeats);

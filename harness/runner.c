@@ -36,8 +36,9 @@ static void active_free(struct active *a)
 
 /* --- one job ------------------------------------------------------------------------- */
 
-static enum err active_start(const struct runner *r, const int *runs, int n, int cores_each, int first_core, struct active *out)
+static enum err active_start(const struct runner *r, const struct runner_timed *wanted, struct active *out)
 {
+  const int *runs = wanted->runs, n = wanted->n;
   enum err err;
   struct active a = {.n = n, .started_ms = clock_ms()};
   a.runs = malloc((size_t)n * sizeof *a.runs);
@@ -55,7 +56,7 @@ static enum err active_start(const struct runner *r, const int *runs, int n, int
     a.files[i] = a.paths[i];
     TRY_TO(free_active, config_write(&run->config, a.paths[i]));
   }
-  const struct launch_wish wish = {.ranks = r->plan->runs[runs[0]].ranks, .cores_each = cores_each, .first_core = first_core,
+  const struct launch_wish wish = {.ranks = r->plan->runs[runs[0]].ranks, .cores_each = wanted->cores_each, .first_core = wanted->first_core, .hosts = wanted->hosts,
                                    .files = a.files, .n_files = n};
   TRY_TO(free_active, job_start(r->world, &wish, a.cases, n, &a.job));
   *out = a;
@@ -243,7 +244,8 @@ enum err runner_all(struct runner *r, const int *runs, int n)
         break;
       }
       for (int i = 0; i < count; i++) list[i] = runs[batch[i]];
-      TRY_TO(stop, active_start(r, list, count, 0, 0, &active[jobs]));
+      const struct runner_timed unbound = {.runs = list, .n = count};
+      TRY_TO(stop, active_start(r, &unbound, &active[jobs]));
       for (int i = 0; i < count; i++) taken[batch[i]] = true;
       busy += cores;
       jobs++;
@@ -279,7 +281,7 @@ enum err runner_timed(struct runner *r, const struct runner_timed *jobs, int n)
   int started = 0, open = 0;
   if (active == NULL) FAIL(ERR_MEMORY, "%d jobs", n);
   for (; started < n; started++)
-    TRY_TO(stop, active_start(r, jobs[started].runs, jobs[started].n, jobs[started].cores_each, jobs[started].first_core, &active[started]));
+    TRY_TO(stop, active_start(r, &jobs[started], &active[started]));
   for (open = n; open > 0;) {
     open = 0;
     for (int k = 0; k < n; k++) {

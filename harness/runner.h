@@ -35,10 +35,10 @@ struct runner {
 enum err runner_all(struct runner *r, const int *runs, int n);
 
 /* One job for a measurement, alone on the machine: runs of equal rank count, each rank
- * on its own cores_each cores, starting at first_core if it is one rank.  The jobs of one call run at the same time. */
+ * on its own cores_each cores, starting at first_core if it is one rank; hosts above 1: on so many.  The jobs of one call run at the same time. */
 struct runner_timed {
   const int *runs;
-  int n, cores_each, first_core;
+  int n, cores_each, first_core, hosts;
 };
 enum err runner_timed(struct runner *r, const struct runner_timed *jobs, int n);
 

@@ -26,6 +26,7 @@ const struct opt suite_options[] = {
   {"scale", OPT_NAME, AT(scale), "none", "none|strong|weak|layout", "",
    "how the case grows with ranks: strong keeps the global batch, weak keeps the batch of a rank; layout: has the ranks of its "
    "own degrees, beside one rank with the same global batch"},
+  {"hosts", OPT_INT, AT(hosts), "1", "1..65536", "hosts", "above 1: as many ranks on each of so many hosts; two are emulated where no host file names any"},
   {"seconds", OPT_REAL, AT(seconds), "30", "0.1..86400", "s", "without progress for so long the case is stopped"},
 };
 const int suite_options_count = (int)(sizeof suite_options / sizeof *suite_options);

@@ -40,6 +40,7 @@ struct suite_case {
   bool correctness_only;   /* may share cores; never gives a speed                      */
   int64_t priority;        /* 1 first; what --budget leaves out comes from the other end */
   int64_t scale;           /* enum suite_scale: global batch fixed, grown with ranks, or one layout beside one rank */
+  int64_t hosts;           /* that its ranks have to stand on, as many on each           */
   double seconds;          /* without progress for so long it is stopped                */
   const struct check *checks[SUITE_CHECKS_MAX];
   int n_checks;

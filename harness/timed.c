@@ -76,7 +76,7 @@ static enum err run_all(struct session *s, const struct trial *t, int cores_each
 {
   int runs[RUNS_MAX], before = RUNS_MAX + 1;
   for (int n; (n = left_of(&s->plan, t, runs)) > 0 && n < before && !interrupt_seen(); before = n) {
-    const struct runner_timed job = {.runs = runs, .n = n, .cores_each = cores_each};
+    const struct runner_timed job = {.runs = runs, .n = n, .cores_each = cores_each, .hosts = (int)t->of->hosts};
     TRY(runner_timed(&s->runner, &job, 1)); /* session_on_ended judges the trial */
   }
   return ERR_OK;
@@ -92,6 +92,11 @@ static enum err time_trial(struct session *s, int index)
   if (!proof_holds(&s->plan.trials[t->twin], why, sizeof why)) return settle(s, index, OUTCOME_INVALID, why);
   if (no_speed) {
     snprintf(why, sizeof why, "not timed: %s; %s passed", no_speed, s->plan.trials[t->twin].name);
+    return settle(s, index, OUTCOME_SKIPPED, why);
+  }
+  if (launch_check_hosts(&s->world, (int)t->of->hosts, run->ranks) != ERR_OK) {
+    snprintf(why, sizeof why, "not timed: %.300s; %.100s passed", err_text(), s->plan.trials[t->twin].name);
+    err_clear();
     return settle(s, index, OUTCOME_SKIPPED, why);
   }
   if (!sleeps && run->ranks * run->config.threads > s->world.slots) {

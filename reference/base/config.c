@@ -305,8 +305,6 @@ static enum err finish_pipeline(const struct run_config *c)
   return ERR_OK;
 }
 
-enum { ZERO_BUILT = 1 }; /* the highest stage there is */
-
 /* Replicas that may share, and when their gradients are added. */
 static enum err finish_zero(struct run_config *c)
 {
@@ -314,7 +312,6 @@ static enum err finish_zero(struct run_config *c)
   if (c->zero == 0 && c->shard != 0) FAIL(ERR_CONFIG, "shard: %" PRId64 " with zero = 0, which shares nothing; valid: 0", c->shard);
   if (c->zero != 3 && c->prefetch != 1)
     FAIL(ERR_CONFIG, "prefetch: %" PRId64 " with zero = %" PRId64 ", which gathers no unit ahead; valid: 1", c->prefetch, c->zero);
-  if (c->zero > ZERO_BUILT) FAIL(ERR_CONFIG, "zero: %" PRId64 " is not there yet; nearest valid: %d", c->zero, ZERO_BUILT);
   if (c->zero > 0 && replicas == 1)
     FAIL(ERR_CONFIG, "zero: %" PRId64 " shares among replicas, but dp is 1; nearest valid: 0, or dp = 2", c->zero);
   if (c->shard == 1 || (c->shard > 1 && replicas % c->shard != 0)) {
@@ -325,7 +322,15 @@ static enum err finish_zero(struct run_config *c)
     FAIL(ERR_CONFIG, "shard: %" PRId64 " of %s = %" PRId64 " ranks; nearest valid, divisors above 1: %s%" PRId64, c->shard,
          c->replicas != 1 ? "replicas" : "dp", replicas, first, above);
   }
+  if (c->zero == 2 && (c->schedule == SCHEDULE_INTERLEAVED || c->schedule == SCHEDULE_ZB_H1))
+    FAIL(ERR_CONFIG, "zero: 2 with schedule %s, whose gradients are complete once a step; nearest valid: 1, or 3 with reduce_each: step",
+         schedule_name((enum schedule_kind)c->schedule));
   if (c->reduce_each == REDUCE_AUTO) c->reduce_each = c->zero >= 2 ? REDUCE_MICROBATCH : REDUCE_STEP;
+  if (c->zero == 2 && c->reduce_each == REDUCE_STEP)
+    FAIL(ERR_CONFIG, "reduce_each: step with zero = 2, which keeps no gradient whole; valid: microbatch, or zero = 1");
+  const int64_t blocks = c->layers - c->reused;
+  if (c->zero == 3 && c->prefetch > blocks)
+    FAIL(ERR_CONFIG, "prefetch: %" PRId64 " of %" PRId64 " blocks; nearest valid: %" PRId64, c->prefetch, blocks, blocks);
   return ERR_OK;
 }
 

@@ -123,13 +123,16 @@ static enum err logits_backward(const struct model *m, const struct head_stash *
 {
   struct dev_stream *s = m->config.compute;
   const struct tensor *d = &m->now.stream, *room = &m->memory.head.whole[1], weight = stage_weight(m, m->head_row),
-                      d_weight = tied_head_gradient(m), term = stage_rows(m, d, room);
+                      term = stage_rows(m, d, room);
   const struct tokens t = tokens_of(m);
   struct tensor normed;
   TRY(op_cross_entropy_bwd(s, &h->logits, &h->logits, &h->lse, &m->now.pass->in->targets, m->now.scale, t.first,
                            t.valid));
   TRY(stage_whole(m, &h->normed, room, TP_EDGE_HEAD_BACKWARD, &normed));
-  if (!stage_frozen(m, m->head_row)) TRY(op_linear_bwd_w(s, &d_weight, NULL, &h->logits, &normed, true));
+  if (!stage_frozen(m, m->head_row)) {
+    const struct tensor d_weight = tied_head_gradient(m);
+    TRY(op_linear_bwd_w(s, &d_weight, NULL, &h->logits, &normed, true));
+  }
   if (!m->tied) stage_tell(m, m->head_row);
   if (m->config.run->tp_sums > 1) return sums_head_backward(m, d, &h->logits);
   TRY(op_linear_bwd_x(s, &term, &h->logits, &weight, true));

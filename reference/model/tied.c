@@ -55,5 +55,6 @@ static enum err join_stages(struct model *m)
 enum err tied_join(struct model *m)
 {
   if (!m->tied || stage_frozen(m, m->head_row) || !(m->begins || m->ends)) return ERR_OK;
+  TRY(stage_begin(m, m->head_row)); /* no backward did, where passes are slept through */
   return apart(m) ? join_stages(m) : join_here(m);
 }

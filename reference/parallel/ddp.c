@@ -1,6 +1,8 @@
 /* ddp.c - gradient buckets: when each is reduced, and what the compute stream waits for. */
 #include "parallel/ddp.h"
 
+#include "parallel/staging.h"
+
 #include "base/fault.h"
 #include "ops/ops.h"
 
@@ -13,7 +15,8 @@ struct ddp {
   struct comm *comm, *groups;      /* groups: ddp_config.replicas */
   struct dev_stream *compute;
   struct dev_event *computed, *reduced;
-  struct tensor gradients;         /* [1, flat->count] */
+  struct tensor gradients;         /* [1, flat->count]; with `staging` at NULL */
+  struct staging *staging;         /* has the gradients unit by unit, or NULL  */
   struct tensor replica_sum, step_sum; /* of the same shape; at NULL where not needed */
   struct tensor *group_sums;       /* [n_groups] of the same shape: emulated groups of replicas that share; NULL: one group */
   int n_groups;
@@ -84,7 +87,7 @@ enum err ddp_create(const struct ddp_config *config, struct ddp **out)
   d->comm = config->comm;
   d->groups = config->replicas;
   d->compute = config->compute;
-  d->gradients = tensor_at(config->gradients, run_state_type(run), 1, d->flat->count);
+  d->gradients = tensor_at(ddp_stages(run) ? NULL : config->gradients, run_state_type(run), 1, d->flat->count);
   d->bucket = run->bucket;
   d->replicas = (int)run->replicas;
   d->n_groups = run->zero > 0 && d->replicas > 1 ? d->replicas / d->flat->shards : 1;
@@ -97,9 +100,16 @@ enum err ddp_create(const struct ddp_config *config, struct ddp **out)
   if (d->ready == NULL) FAIL_TO(fail, ERR_MEMORY, "ddp: %zu bytes", (size_t)d->table->n * sizeof *d->ready);
   TRY_TO(fail, dev_event_create(dev_of(d->compute), &d->computed));
   TRY_TO(fail, dev_event_create(dev_of(d->compute), &d->reduced));
-  TRY_TO(fail, create_sums(d));
   enum dtype type = run_reduce_type(run);
   if (fault_is(FAULT_Z_REDUCE_DTYPE_SILENTLY_LOW)) type = DTYPE_BF16;
+  if (ddp_stages(run)) {
+    const struct staging_config staging = {.run = run, .flat = d->flat, .comm = d->comm, .replicas = d->groups,
+                                           .compute = d->compute, .reduced = type, .shard = config->gradients};
+    TRY_TO(fail, staging_create(&staging, &d->staging));
+    *out = d;
+    return ERR_OK;
+  }
+  TRY_TO(fail, create_sums(d));
   if (type != d->gradients.type && run->dp * run->replicas > 1) TRY_TO(fail, make_room_to_round(d, type));
   if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT) && d->comm)
     comm_delay(d->comm, 300 * fault_strength / d->flat->n_buckets); /* late in all, however many */
@@ -116,6 +126,7 @@ void ddp_destroy(struct ddp *d)
   if (d == NULL) return;
   for (int g = 0; d->group_sums && g < d->n_groups; g++) dev_free(dev_of(d->compute), d->group_sums[g].at);
   free(d->group_sums);
+  staging_destroy(d->staging);
   dev_free(dev_of(d->compute), d->rounded.at);
   dev_free(dev_of(d->compute), d->step_sum.at);
   dev_free(dev_of(d->compute), d->replica_sum.at);
@@ -125,15 +136,21 @@ void ddp_destroy(struct ddp *d)
   free(d);
 }
 
+bool ddp_stages(const struct run_config *run)
+{
+  return run->zero >= 2 && run->dp > 1 && run->reduce_each == REDUCE_MICROBATCH;
+}
+
 void *ddp_gradients(const struct ddp *d, int unit)
 {
+  if (d->staging) return staging_at(d->staging, unit);
   return (char *)d->gradients.at + (size_t)d->flat->units[unit].first * dtype_bytes(d->gradients.type);
 }
 
 enum err ddp_begin(struct ddp *d, int unit)
 {
   if (unit < 0 || unit >= d->flat->n_units) FAIL(ERR_ARG, "unit %d of %d", unit, d->flat->n_units);
-  return ERR_OK;
+  return d->staging ? staging_begin(d->staging, unit) : ERR_OK;
 }
 
 /* --- buckets ------------------------------------------------------------------- */
@@ -211,6 +228,7 @@ static bool bucket_ready(const struct ddp *d, const struct flat_bucket *b)
 
 static enum err reduce_bucket(struct ddp *d, const struct flat_bucket *b)
 {
+  if (d->staging) return staging_reduce(d->staging, (int)(b - d->flat->buckets));
   int64_t first = b->first;
   const int64_t end = b->first + b->count;
   if (fault_is(FAULT_GR_BUCKET_EXACT_FIT_SKIPPED) && b->rows == 1 && d->flat->length[b->first_row] == d->bucket) return ERR_OK;
@@ -247,7 +265,7 @@ static enum err row_ready(struct ddp *d, int row)
     TRY(wait_for_reductions(d));
   }
   d->rows_ready++;
-  if (d->overlap) TRY(reduce_buckets(d, false));
+  if (d->overlap || d->staging) TRY(reduce_buckets(d, false)); /* a slot is needed again before the pass is over */
   return ERR_OK;
 }
 
@@ -326,13 +344,14 @@ enum err ddp_finish(struct ddp *d)
   if (d->failure.code != ERR_OK) return err_restore(&d->failure);
   if (d->folded != 0) FAIL(ERR_ARG, "finish after %d of %d replicas", d->folded, d->replicas);
   TRY(reduce_rest(d));
-  TRY(wait_for_reductions(d));
+  if (d->staging) TRY(staging_finish(d->staging, d->microbatch, d->microbatches));
+  else TRY(wait_for_reductions(d));
   for (int i = 0; i < d->table->n; i++) d->ready[i] = false;
   d->rows_ready = 0;
   d->next = 0;
   if (d->step_sum.at) TRY(add_part(d, &d->step_sum, d->microbatch, d->microbatches));
   if (d->n_groups > 1 && last) TRY(add_groups(d));
-  if (d->groups && d->each && last) TRY(sum_over_groups(d));
+  if (d->groups && d->each && last && !d->staging) TRY(sum_over_groups(d));
   d->microbatch = last ? 0 : d->microbatch + 1;
   return ERR_OK;
 }

@@ -17,7 +17,8 @@
  * microbatch ((s0 + s1) + s2) of such sums of each micro-batch.  The backward that a fold or
  * a finish directly follows is a `last` one of model_backward: it alone calls ddp_ready.
  *
- * With zero 1 a bucket is reduce-scattered: of the reduced gradients a rank then has the pieces of its shard, and
+ * With zero 2 and 3 and reduce_each microbatch gradients stand in slots, unit by unit, and only their sums' shards are
+ * kept (staging.h).  Else with zero a bucket is reduce-scattered: of the reduced gradients a rank then has the pieces of its shard, and
  * nothing of use elsewhere.  Where groups of replicas share (shard below dp) the pieces are added over groups once a step, in
  * order of the groups: (g0 + g1) of sums within each.
  * Where run_reduce_type is not that of the gradients, each bucket is rounded to it on the comm's stream before its
@@ -37,11 +38,14 @@ struct ddp_config {
   struct comm *comm;         /* the replicas, or those of them that share; NULL: nothing is reduced, dp must be 1 */
   struct comm *replicas;     /* on comm's stream: those that have this rank's shard; NULL: this one alone */
   struct dev_stream *compute;
-  void *gradients;           /* flat buffer of run_state_type that backward adds to, and where the reduced ones end */
+  void *gradients;           /* of run_state_type, where the reduced ones end: the flat buffer, that backward adds to; or
+                                with ddp_stages this rank's shard, backward adds to staging's slots */
 };
 /* All ranks of the groups.  Owns more such buffers (DEV_GRADIENTS): one each with replicas above 1 and with reduce_each
  * microbatch, one for each emulated group where there are several; and room for the largest bucket where gradients
  * are rounded.  Fails: ERR_ARG, ERR_MEMORY. */
+/* Replicas share the gradients, each micro-batch's reduced into shards. */
+bool ddp_stages(const struct run_config *run);
 enum err ddp_create(const struct ddp_config *config, struct ddp **out);
 void ddp_destroy(struct ddp *d);
 /* Where the gradient of the unit's first element is, from ddp_begin(unit) until all its rows are told. */

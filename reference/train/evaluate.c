@@ -29,6 +29,7 @@ static enum err one_batch(struct trainer *t, int64_t number)
   TRY(step_scale(t));
   TRY(step_clear_losses(t));
   t->first_micro = 0;
+  TRY(zero_plan(t->zero, t->evaluate_lives.list, t->evaluate_lives.n));
   TRY(pipeline_run(t->evaluate_pipeline, &work));
   TRY(step_sum(t));
   TRY(dev_sync(t->dev));

@@ -48,6 +48,26 @@ static struct model_pass model_pass_of(const struct trainer *t, const struct sch
                              .in = &t->micro[micro_of(t, a)].input};
 }
 
+/* The weights of a pass are waited for as if they were read: unit by unit, one that is needed twice to the end. */
+static enum err sleep_through(struct trainer *t, const struct schedule_action *a, double ms)
+{
+  struct zero_life *lives = t->pass_lives;
+  const bool reads = t->run.zero > 0 && a->pass != PASS_BACKWARD_WEIGHT;
+  const int n = reads ? model_lives(t->model, a->chunk, a->pass == PASS_FORWARD ? ZERO_FORWARD : ZERO_BACKWARD, lives) : 0;
+  if (n == 0) return op_sleep(t->compute, ms);
+  for (int i = 0; i < n; i++) {
+    TRY(zero_need(t->zero, lives[i].unit, lives[i].pass));
+    TRY(op_sleep(t->compute, ms / n));
+    TRY(zero_done(t->zero, lives[i].unit));
+  }
+  for (int i = 0; i < n; i++) {
+    if (lives[i].uses == 1) continue;
+    TRY(zero_need(t->zero, lives[i].unit, lives[i].pass));
+    TRY(zero_done(t->zero, lives[i].unit));
+  }
+  return ERR_OK;
+}
+
 /* compute: sleep.  The pass takes as long as its chunk's layers are said to, and leaves no numbers. */
 static enum err sleep_instead(struct trainer *t, const struct schedule_action *a)
 {
@@ -59,8 +79,7 @@ static enum err sleep_instead(struct trainer *t, const struct schedule_action *a
   const int stage = a->chunk * t->mesh.pp + t->mesh.pp_rank;
   const int64_t layers = t->place.partition.first[stage + 1] - t->place.partition.first[stage];
   const double head = has_head(t, a) ? run->sleep_head_ms * (a->pass == PASS_BACKWARD ? 2 : 1) : 0;
-  TRY(op_sleep(t->compute, (double)layers * each + head));
-  return ERR_OK;
+  return sleep_through(t, a, (double)layers * each + head);
 }
 
 static enum err forward(struct trainer *t, const struct schedule_action *a)
@@ -164,6 +183,7 @@ static enum err run_list(struct trainer *t, int64_t first, int r)
   const bool each = each_microbatch(t) && t->run.replicas == 1;
   const struct pipeline_work work = {.arg = t, .pass = run_pass, .boundary = step_boundary, .after = each ? after_pass : NULL};
   t->first_micro = first;
+  TRY(zero_plan(t->zero, t->train_lives.list, t->train_lives.n));
   TRY(pipeline_run(t->train_pipeline, &work));
   if (each) return ERR_OK;
   TRY(model_finish(t->model, ddp_ready, t->ddp));
@@ -249,7 +269,8 @@ enum err step_run(struct trainer *t, int64_t step, struct step_clock *clock)
   t->step_number = (int32_t)step;
   t->tagged_step = step;
   TRY(dev_copy_in(t->compute, t->at.step.at, &t->step_number, sizeof t->step_number));
-  if (!fault_is(FAULT_GR_STALE_GRAD_AFTER_WRITE) || step == 0) TRY(op_fill(t->compute, &gradients, 0));
+  if (t->gradients.hold != FLAT_SHARD && (!fault_is(FAULT_GR_STALE_GRAD_AFTER_WRITE) || step == 0))
+    TRY(op_fill(t->compute, &gradients, 0)); /* a shard begins with the first micro-batch's */
   TRY(step_clear_losses(t));
   t->scaled = false;
   TRY(micro_batches(t));

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LIVES_OF_ENDS = 3 }; /* of a pass, besides its layers': see model_lives */
 enum { SITE_MICRO = 1 }; /* low bits of RNG_ORDER */
 enum { INTERVALS_A_LAYER = 64, INTERVALS_A_STEP = 4096 }; /* generous: a lost interval fails the run */
 
@@ -160,18 +161,20 @@ static enum err create_buffer(struct trainer *t, enum dtype type, enum flat_hold
   return ERR_OK;
 }
 
-/* Weights that products read are whole; what only updates need is this rank's shard. */
+/* What replicas share is this rank's shard: what only updates need; with zero 2 gradients, with zero 3 all weights. */
 static enum err create_state(struct trainer *t)
 {
   const enum dtype work = run_work_type(&t->run), state = run_state_type(&t->run);
   const bool shares = trainer_shares(t);
+  const enum flat_hold weights = shares && t->run.zero == 3 ? FLAT_SHARD : FLAT_WHOLE,
+                       gradients = ddp_stages(&t->run) ? FLAT_SHARD : shares ? FLAT_PIECES : FLAT_WHOLE;
   if (work != state) {
-    TRY(create_buffer(t, work, FLAT_WHOLE, DEV_PARAMETERS, "rounded weights", &t->rounded));
+    TRY(create_buffer(t, work, weights, DEV_PARAMETERS, "rounded weights", &t->rounded));
     TRY(create_buffer(t, state, shares ? FLAT_SHARD : FLAT_WHOLE, DEV_OPTIMIZER, "master weights", &t->weights));
   } else {
-    TRY(create_buffer(t, state, FLAT_WHOLE, DEV_PARAMETERS, "weights", &t->weights));
+    TRY(create_buffer(t, state, weights, DEV_PARAMETERS, "weights", &t->weights));
   }
-  TRY(create_buffer(t, state, shares ? FLAT_PIECES : FLAT_WHOLE, DEV_GRADIENTS, "gradients", &t->gradients));
+  TRY(create_buffer(t, state, gradients, DEV_GRADIENTS, "gradients", &t->gradients));
   return ERR_OK;
 }
 
@@ -235,6 +238,21 @@ static enum err create_alone(struct trainer *t)
   return ERR_OK;
 }
 
+/* What the passes of a list need of the weights, in order. */
+static enum err create_lives(struct trainer *t, const struct schedule *s, struct trainer_lives *out)
+{
+  const int stage = t->mesh.pp_rank, n = s->n[stage];
+  out->list = malloc((size_t)n * (size_t)(t->run.layers + LIVES_OF_ENDS) * sizeof *out->list);
+  if (out->list == NULL) FAIL(ERR_MEMORY, "weights needed by %d passes", n);
+  for (int i = 0; i < n; i++) {
+    const struct schedule_action *a = &s->list[stage][i];
+    const bool forward = a->pass == PASS_FORWARD, backward = a->pass == PASS_BACKWARD || a->pass == PASS_BACKWARD_INPUT;
+    if (forward || backward)
+      out->n += model_lives(t->model, a->chunk, forward ? ZERO_FORWARD : ZERO_BACKWARD, out->list + out->n);
+  }
+  return ERR_OK;
+}
+
 static enum err create_training(struct trainer *t)
 {
   const struct schedule *s = t->training, *e = t->evaluation;
@@ -252,6 +270,10 @@ static enum err create_training(struct trainer *t)
                                       .inputs = s->inputs[stage] > e->inputs[stage] ? s->inputs[stage] : e->inputs[stage],
                                       .weight_slots = s->weight_slots[stage]};
   TRY(model_create(&config, &t->model));
+  TRY(create_lives(t, s, &t->train_lives));
+  TRY(create_lives(t, e, &t->evaluate_lives));
+  t->pass_lives = malloc((size_t)(t->run.layers + LIVES_OF_ENDS) * sizeof *t->pass_lives);
+  if (t->pass_lives == NULL) FAIL(ERR_MEMORY, "weights needed by a pass");
   const struct optim_config optim = {.run = &t->run, .table = t->table, .flat = t->flat, .place = &t->place, .shard = t->shard,
                                      .dev = t->dev, .compute = t->compute, .shards = t->groups.shards, .norm = t->groups.norm,
                                      .weights = t->weights, .gradients = t->gradients, .rounded = t->rounded};
@@ -333,6 +355,9 @@ void trainer_destroy(struct trainer *t)
   for (int64_t i = 0; t->micro != NULL && i < t->n_micro; i++) batch_destroy(&t->micro[i].batch);
   free(t->micro);
   free(t->planted);
+  free(t->train_lives.list);
+  free(t->evaluate_lives.list);
+  free(t->pass_lives);
   free(t->loss_sums);
   schedule_destroy(t->evaluation);
   schedule_destroy(t->training);

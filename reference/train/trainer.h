@@ -56,6 +56,12 @@ struct trainer_numbers {
   double norm, factor, lr;
 };
 
+/* Of a list of passes: see zero_plan. */
+struct trainer_lives {
+  struct zero_life *list;
+  int n;
+};
+
 struct trainer {
   struct run_config run;
   struct comm_world *world;
@@ -78,6 +84,8 @@ struct trainer {
   struct flat_buffer weights, gradients; /* what updates are added to, and what they are made of */
   struct flat_buffer rounded;            /* with bf16 the weights rounded, else at NULL */
   struct zero *zero;
+  struct trainer_lives train_lives, evaluate_lives;
+  struct zero_life *pass_lives; /* room for those of one pass */
   struct ddp *ddp;
   struct model *model;
   struct optim *optim;

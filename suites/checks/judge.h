@@ -83,8 +83,9 @@ struct predicted {
   double parameters_bytes, gradients_bytes, optimizer_bytes, activations_bytes, communication_bytes, total_bytes; /* a rank, peak */
   double flops_full, flops_causal;   /* model FLOPs of a step of all ranks, attention full square / causal half */
   double again_full, again_causal;   /* more, of products that recompute makes again: never in MFU, in HFU alone */
-  double allreduce_bytes;            /* sent per rank and step on a ring */
+  double allreduce_bytes;            /* gradients over replicas: sent per rank and step on a ring */
   double allreduce_calls;            /* per rank and step */
+  double gather_bytes, gather_calls; /* weights over replicas that share them or the optimizer's state: sent per rank and step */
   double tensor_bytes, tensor_calls;     /* sent per rank and step over tensor ranks            */
   double pipeline_bytes, pipeline_calls; /* to neighbouring stages, and the tied matrix between the ends */
 };

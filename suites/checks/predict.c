@@ -10,6 +10,7 @@
 #include "shapes.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static double round_up(double n, double to) { return ceil(n / to) * to; }
 /* So that each shard's part of a bucket begins on a line. */
@@ -17,7 +18,7 @@ static int64_t align_of(const struct run_config *c)
 {
   return PREDICT_ALIGN / (int64_t)dtype_bytes(run_work_type(c)) * run_shards(c);
 }
-static int64_t padded(const struct run_config *c, int64_t n)
+int64_t predict_padded(const struct run_config *c, int64_t n)
 {
   return (n + align_of(c) - 1) / align_of(c) * align_of(c);
 }
@@ -42,12 +43,14 @@ struct partition predict_stages(const struct run_config *c)
   return stages;
 }
 
+double predict_rows(const struct run_config *c) { return (double)(shapes_count(c) + SHAPES_A_BLOCK * c->reused); }
+
 double predict_flat(const struct run_config *c, const struct layout *at)
 {
   const struct partition stages = predict_stages(c);
   double count = 0.0;
   struct shape s;
-  for (int i = 0; shapes_part(c, &stages, at, i, &s); i++) count += (double)padded(c, s.rows * s.cols);
+  for (int i = 0; shapes_part(c, &stages, at, i, &s); i++) count += (double)predict_padded(c, s.rows * s.cols);
   return count;
 }
 
@@ -83,7 +86,7 @@ int64_t predict_buckets(const struct run_config *c, const struct layout *at, int
     if (f.open && (full || apart)) close_bucket(&f);
     layer = s.layer;
     f.open = true;
-    f.padded += padded(c, left) - left; /* padding stands behind the parameter */
+    f.padded += predict_padded(c, left) - left; /* padding stands behind the parameter */
     while (bucket > 0 && left > bucket) {
       const int64_t rest = (left - bucket) / each * each;
       f.padded += left - rest;
@@ -117,14 +120,47 @@ static double largest_bucket(const struct run_config *c, const struct layout *at
   return most;
 }
 
-/* One flat buffer; the head's use of a tied matrix beside it, in the first stage; one more where sums are kept apart; a
- * bucket where gradients are rounded before they are added. */
+/* Replicas have shards of what zero says, where there are several and not one that emulates them. */
+static double shards(const struct run_config *c) { return c->dp > 1 ? (double)run_shards(c) : 1.0; }
+
+/* A place for each end of the model and `blocks` as large as the largest block, in elements. */
+static double places_for_units(const struct run_config *c, const struct layout *at, double blocks)
+{
+  struct predicted_unit *units;
+  int n;
+  double largest = 0.0;
+  if (predict_units(c, at, &units, &n) != ERR_OK) return NAN; /* nothing is like it */
+  for (int u = 1; u < n - 1; u++) largest = fmax(largest, (double)units[u].count);
+  const double ends = (double)(units[0].count + units[n - 1].count);
+  free(units);
+  return ends + blocks * largest;
+}
+
+/* All, or a shard and the places that units are gathered into. */
+static double weights(const struct run_config *c, const struct layout *at)
+{
+  const double flat = predict_flat(c, at);
+  return c->zero == 3 && c->dp > 1 ? flat / shards(c) + places_for_units(c, at, (double)c->prefetch + 1.0) : flat;
+}
+
+/* Sums of gradients: one flat buffer; one more where emulated replicas are added, or micro-batches; one for each emulated
+ * group of those that share, where there are several.  Or a shard and places for units on their way, two blocks
+ * and those used twice. */
+static double sums(const struct run_config *c, const struct layout *at)
+{
+  const double flat = predict_flat(c, at);
+  const bool each = c->reduce_each == REDUCE_MICROBATCH;
+  const double groups = c->zero > 0 && c->replicas > 1 ? (double)c->replicas / (double)run_shards(c) : 1.0;
+  if (c->zero >= 2 && c->dp > 1 && each) return flat / shards(c) + places_for_units(c, at, 2.0 + (double)c->reused);
+  return flat * (1.0 + (c->replicas > 1) + (groups > 1.0 ? groups : (double)each));
+}
+
+/* Also the head's use of a tied matrix, in the first stage, and a bucket where gradients are rounded before they are added. */
 static double gradients(const struct run_config *c, const struct layout *at)
 {
-  const double more = (c->replicas > 1) + (c->reduce_each == REDUCE_MICROBATCH);
   const double other_use = c->tied && layout_is_first(at) ? embedding_part(c, at) : 0.0;
   const bool rounds = run_reduce_type(c) != run_state_type(c) && c->dp * c->replicas > 1;
-  return (predict_flat(c, at) * (1.0 + more) + other_use) * state_bytes(c) + (rounds ? largest_bucket(c, at) * reduce_bytes(c) : 0.0);
+  return (sums(c, at) + other_use) * state_bytes(c) + (rounds ? largest_bucket(c, at) * reduce_bytes(c) : 0.0);
 }
 
 /* Two blocks of scratch as large as the largest collective; none for a group of one. */
@@ -137,7 +173,10 @@ static double communication(const struct run_config *c, const struct layout *at)
 {
   const double N = (double)(c->micro_batch * c->sequence), C = (double)c->hidden;
   const double norms = c->sequence_parallel ? 2.0 * C * state_bytes(c) : 0.0; /* gain's and bias's gradients at once */
-  return scratch(largest_bucket(c, at) * reduce_bytes(c), c->dp) + scratch(16.0, c->dp * c->pp) +
+  const int64_t s = c->zero > 0 ? run_shards(c) : c->dp, groups = c->dp > s ? c->dp / s : 1;
+  const double bucket = largest_bucket(c, at) * reduce_bytes(c);
+  const double shared = c->zero > 0 && c->dp > 1 ? scratch(0.0, s) + scratch(8.0 * predict_rows(c), s) + scratch(bucket / (double)s, groups) : 0.0;
+  return scratch(bucket, c->dp > 1 ? s : 1) + shared + scratch(16.0, c->dp * c->pp) +
          scratch(fmax(fmax(N * C * work_bytes(c), 16.0 * N), norms), c->tp) +
          scratch(8.0 * shapes_count(c), c->tp * c->pp);
 }
@@ -182,12 +221,39 @@ static void pipeline_traffic(const struct run_config *c, const struct layout *at
   out->pipeline_bytes = sends * n * (double)c->hidden * work_bytes(c) + joins * embedding_part(c, at) * state_bytes(c);
 }
 
+/* Units needed by a micro-batch, in elements or (`buckets`) calls: in both passes each block, as often as it is used, and in
+ * the last stage the end and the matrix that is tied to it; forward the beginning in the first, once. */
+static double needed(const struct run_config *c, const struct layout *at, bool buckets)
+{
+  const bool first = layout_is_first(at), last = layout_is_last(c, at);
+  struct predicted_unit *units;
+  int n;
+  double blocks = 0.0;
+  if (predict_units(c, at, &units, &n) != ERR_OK) return NAN;
+#define AMOUNT(u) (buckets ? (double)units[u].buckets : (double)units[u].count)
+  for (int u = 1; u < n - 1; u++) blocks += AMOUNT(u) * (u <= c->reused ? 2.0 : 1.0);
+  const double begin = AMOUNT(0), end = AMOUNT(n - 1);
+#undef AMOUNT
+  free(units);
+  const double forward = blocks + (last ? end : 0.0) + (first || (last && c->tied) ? begin : 0.0);
+  return forward + blocks + (last ? end + (c->tied ? begin : 0.0) : 0.0);
+}
+
+/* Of s ranks that share and d replicas in all.  Gradients: an all-reduce over all, or a reduce-scatter over those that share
+ * and once a step an all-reduce of shards over their groups.  Weights: an all-gather after the update (zero 1 and 2)
+ * or of each unit before each pass that needs it (3). */
 static void replica_traffic(const struct run_config *c, const struct layout *at, struct predicted *out)
 {
-  const double d = (double)c->dp, times = c->reduce_each == REDUCE_MICROBATCH ? (double)layout_each(c) : 1.0;
+  const double d = (double)c->dp, s = shards(c), m = (double)layout_each(c), n = (double)predict_buckets(c, at, NULL, 0);
+  const double times = c->reduce_each == REDUCE_MICROBATCH ? m : 1.0, groups = d / s, flat = predict_flat(c, at);
   if (c->dp == 1) return;
-  out->allreduce_bytes = 2.0 * (d - 1.0) / d * predict_flat(c, at) * reduce_bytes(c) * times;
-  out->allreduce_calls = (double)predict_buckets(c, at, NULL, 0) * times;
+  out->allreduce_bytes = 2.0 * (d - 1.0) / d * flat * reduce_bytes(c) * times;
+  out->allreduce_calls = n * times;
+  if (c->zero == 0) return;
+  out->allreduce_bytes = ((s - 1.0) / s * times + 2.0 * (groups - 1.0) / groups / s) * flat * reduce_bytes(c);
+  out->allreduce_calls = n * (times + (groups > 1.0));
+  out->gather_bytes = (s - 1.0) / s * work_bytes(c) * (c->zero == 3 ? m * needed(c, at, false) : flat);
+  out->gather_calls = c->zero == 3 ? m * needed(c, at, true) : n;
 }
 
 /* --- FLOPs -------------------------------------------------------------------------------- */
@@ -217,9 +283,9 @@ void predict_at(const struct run_config *c, const struct layout *at, struct pred
   struct shape s;
   *out = (struct predicted){
     .parameters = parameters(c),
-    .parameters_bytes = flat * work_bytes(c),
+    .parameters_bytes = weights(c, at) * work_bytes(c),
     .gradients_bytes = gradients(c, at),
-    .optimizer_bytes = (moments + master) * flat * bytes,
+    .optimizer_bytes = (moments + master) * flat / shards(c) * bytes,
     .activations_bytes = predict_activations(c, at),
     .communication_bytes = communication(c, at),
     .flops_full = flops(c, 1.0),

@@ -16,6 +16,17 @@ double predict_flat(const struct run_config *c, const struct layout *at);
  * whole lines of every shard; where gradients are, buckets end with blocks.  counts (may be NULL) gets up to max of them, padding
  * included; returns how many there are. */
 int64_t predict_buckets(const struct run_config *c, const struct layout *at, int64_t *counts, int64_t max);
+/* A parameter's place, in elements. */
+int64_t predict_padded(const struct run_config *c, int64_t elements);
+/* What is gathered or reduced together (zero 2 and 3): the parameters before the blocks, each block of the rank that owns its
+ * parameters, those after the blocks; and their buckets, by number.  Owner of *out: the caller, free().  Fails: ERR_MEMORY. */
+struct predicted_unit {
+  int64_t count; /* elements, padding included */
+  int first_bucket, buckets;
+};
+enum err predict_units(const struct run_config *c, const struct layout *at, struct predicted_unit **out, int *n);
+/* Of the parameter table: each block's, reused or not. */
+double predict_rows(const struct run_config *c);
 struct partition predict_stages(const struct run_config *c);
 /* Layers of the rank's largest chunk, and of all. */
 double predict_layers(const struct run_config *c, const struct layout *at, double *all);

@@ -3,6 +3,7 @@
 
 #include "predict.h"
 #include "shapes.h"
+#include "traffic_gather.h"
 #include "base/schedule.h"
 
 #include <stdlib.h>
@@ -11,7 +12,9 @@
 static const struct {
   const char *name, *stream;
 } groups[TRAFFIC_GROUPS] = {
-    [TRAFFIC_DP] = {"dp", "transfer"},          [TRAFFIC_SUMS] = {"sums", "scalar"},
+    [TRAFFIC_DP] = {"dp", "transfer"},          [TRAFFIC_REPLICAS] = {"replicas", "transfer"},
+    [TRAFFIC_GATHER] = {"gather", "gather"},    [TRAFFIC_SHARDS] = {"shards", "compute"},
+    [TRAFFIC_SUMS] = {"sums", "scalar"},
     [TRAFFIC_TP] = {"tp", "compute"},           [TRAFFIC_NORM] = {"norm", "compute"},
     [TRAFFIC_OUTPUTS] = {"outputs", "outputs"}, [TRAFFIC_GRADIENTS] = {"gradients", "gradients"},
     [TRAFFIC_TIED] = {"tied", "compute"},
@@ -20,10 +23,15 @@ static const struct {
 const char *traffic_name(enum traffic_group g) { return groups[g].name; }
 const char *traffic_stream(enum traffic_group g) { return groups[g].stream; }
 
+/* Several replicas, not one rank that emulates them. */
+static bool traffic_shares(const struct run_config *c) { return c->zero > 0 && c->dp > 1; }
+
 int64_t traffic_ranks(const struct run_config *c, enum traffic_group g)
 {
+  const int64_t sharing = traffic_shares(c) ? run_shards(c) : c->dp;
   const int64_t sizes[TRAFFIC_GROUPS] = {
-    [TRAFFIC_DP] = c->dp,      [TRAFFIC_SUMS] = c->dp * c->pp, [TRAFFIC_TP] = c->tp, [TRAFFIC_NORM] = c->tp * c->pp,
+    [TRAFFIC_DP] = sharing,    [TRAFFIC_REPLICAS] = c->dp / sharing, [TRAFFIC_GATHER] = sharing, [TRAFFIC_SHARDS] = sharing,
+    [TRAFFIC_SUMS] = c->dp * c->pp, [TRAFFIC_TP] = c->tp, [TRAFFIC_NORM] = c->tp * c->pp,
     [TRAFFIC_OUTPUTS] = c->pp, [TRAFFIC_GRADIENTS] = c->pp,    [TRAFFIC_TIED] = 2,
   };
   return sizes[g];
@@ -169,16 +177,67 @@ static enum err passes(struct walk *w, enum traffic_group g)
 
 /* --- once a step or a fold -------------------------------------------------------------------- */
 
+/* Owner of *out: the caller. */
+static enum err list_buckets(const struct walk *w, int64_t **out, int64_t *n)
+{
+  *n = predict_buckets(w->c, w->at, NULL, 0);
+  *out = malloc((size_t)*n * sizeof **out);
+  if (*out == NULL) FAIL(ERR_MEMORY, "plan of %lld buckets", (long long)*n);
+  predict_buckets(w->c, w->at, *out, *n);
+  return ERR_OK;
+}
+
 static enum err buckets(struct walk *w)
 {
-  const int64_t n = predict_buckets(w->c, w->at, NULL, 0);
-  int64_t *counts = malloc((size_t)n * sizeof *counts);
-  if (counts == NULL) FAIL(ERR_MEMORY, "plan of %lld buckets", (long long)n);
-  predict_buckets(w->c, w->at, counts, n);
+  int64_t *counts, n;
+  TRY(list_buckets(w, &counts, &n));
   for (int64_t fold = 0; fold < w->folds; fold++)
-    for (int64_t i = 0; i < n; i++) say(w, "allreduce", run_reduce_type(w->c), counts[i]);
+    for (int64_t i = 0; i < n; i++) say(w, traffic_shares(w->c) ? "reduce_scatter" : "allreduce", run_reduce_type(w->c), counts[i]);
   free(counts);
   return ERR_OK;
+}
+
+static enum err groups_of_shards(struct walk *w)
+{
+  int64_t *counts, n;
+  if (!traffic_shares(w->c) || run_shards(w->c) == w->c->dp) return ERR_OK;
+  TRY(list_buckets(w, &counts, &n));
+  for (int64_t i = 0; i < n; i++) say(w, "allreduce", run_reduce_type(w->c), counts[i] / run_shards(w->c));
+  free(counts);
+  return ERR_OK;
+}
+
+static enum err updated_weights(struct walk *w)
+{
+  int64_t *counts, n;
+  TRY(list_buckets(w, &counts, &n));
+  for (int64_t i = n - 1; i >= 0; i--) say(w, "allgather", work(w), counts[i]);
+  free(counts);
+  return ERR_OK;
+}
+
+static enum err needed_weights(struct walk *w)
+{
+  const struct run_config *c = w->c;
+  struct traffic_gather *list;
+  struct schedule *s;
+  int n;
+  TRY(schedule_create((enum schedule_kind)c->schedule, (int)c->pp, (int)layout_each(c), (int)c->chunks, &s));
+  const enum err err = traffic_gathers(c, w->at, s, &list, &n);
+  schedule_destroy(s);
+  TRY(err);
+  for (int i = 0; i < n; i++) {
+    w->microbatch = w->at->dp * layout_each(c) + list[i].microbatch;
+    say(w, "allgather", work(w), list[i].count);
+  }
+  free(list);
+  return ERR_OK;
+}
+
+static enum err weights_over_replicas(struct walk *w)
+{
+  if (!traffic_shares(w->c)) return ERR_OK;
+  return w->c->zero == 3 ? needed_weights(w) : updated_weights(w);
 }
 
 static void tied(struct walk *w)
@@ -204,12 +263,15 @@ enum err traffic_expect(const struct run_config *c, const struct layout *at, enu
   *out = (struct traffic){0};
   TRY(partition_make(c, &w.stages));
   if (g == TRAFFIC_DP) TRY_TO(release, buckets(&w));
+  if (g == TRAFFIC_REPLICAS) TRY_TO(release, groups_of_shards(&w));
+  if (g == TRAFFIC_GATHER) TRY_TO(release, weights_over_replicas(&w));
+  if (g == TRAFFIC_SHARDS && traffic_shares(c)) say(&w, "allreduce", DTYPE_F64, (int64_t)predict_rows(c));
   if (g == TRAFFIC_SUMS) {
     say(&w, "allreduce", DTYPE_F64, 1);
     say(&w, "allreduce", DTYPE_F64, 2);
   }
   if (g == TRAFFIC_NORM && c->tp * c->pp > 1)
-    say(&w, "allreduce", DTYPE_F64, shapes_count(c) + SHAPES_A_BLOCK * c->reused);
+    say(&w, "allreduce", DTYPE_F64, (int64_t)predict_rows(c));
   if (g == TRAFFIC_TIED) tied(&w);
   if ((g == TRAFFIC_TP && c->tp > 1) || ((g == TRAFFIC_OUTPUTS || g == TRAFFIC_GRADIENTS) && c->pp > 1))
     TRY_TO(release, passes(&w, g));

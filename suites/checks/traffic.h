@@ -4,7 +4,12 @@
  * of the sequence, C channels, V' = V / tp rounded up; elements of the run's work type unless said, those of
  * gradients of weights (replicas, tied, shards' sums) of its state type.  By group and stream:
  *
- *   dp         transfer   an allreduce of each bucket, a reduction a step (or a micro-batch)
+ *   dp         transfer   an allreduce of each bucket, a reduction a step (or a micro-batch); over ranks that share (zero), a
+ *                         reduce_scatter of it
+ *   replicas   transfer   where groups of ranks share: over the groups an allreduce of each bucket's shard, once a step
+ *   gather     gather     zero 1 and 2: an allgather of each bucket of the weights, first parameter first, after the update;
+ *                         zero 3: of each unit before it is needed (traffic_gather.h)
+ *   shards     compute    over ranks that share, an allreduce of one float64 a row of the parameter table
  *   sums       scalar     an allreduce of the count of tokens, and of two losses; float64
  *   tp         compute    per layer, forward: two allreduces of N C; backward: two.  Embedding: one in forward; head: one in
  *                         backward; the loss: allreduces of N largest and 2 N sums, float64.  With sequence parallel an allreduce is
@@ -23,6 +28,9 @@
 
 enum traffic_group {
   TRAFFIC_DP,
+  TRAFFIC_REPLICAS,
+  TRAFFIC_GATHER,
+  TRAFFIC_SHARDS,
   TRAFFIC_SUMS,
   TRAFFIC_TP,
   TRAFFIC_NORM,

@@ -3,7 +3,9 @@
 #include "predict.h"
 #include "testing/check.h"
 #include "traffic.h"
+#include "traffic_gather.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* 2 layers, 12 channels, 11 tokens, 3 micro-batches of 8 rows a replica. */
@@ -200,6 +202,118 @@ static void totals_are_those_of_the_formulas(void)
     for (int r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL; r++) check_totals((enum precision)p, (enum recompute)r);
 }
 
+/* Bytes that a rank sends in a group in a step, and calls. */
+static double sent(const struct run_config *c, struct layout at, enum traffic_group g, double *calls)
+{
+  struct traffic t = of(c, at, g);
+  double bytes = 0;
+  for (int k = 0; k < t.n; k++)
+    bytes += (double)traffic_bytes(t.calls[k].op, t.calls[k].count * (int64_t)dtype_bytes(t.calls[k].type), traffic_ranks(c, g));
+  *calls += t.n;
+  traffic_free(&t);
+  return bytes;
+}
+
+/* Replicas that share: the closed formulas are the sums of the lists, whatever else is cut, and however far ahead. */
+static void what_replicas_share_is_sent_as_the_formulas_say(void)
+{
+  static const struct {
+    int64_t dp, shard, tp, pp, reused;
+    enum schedule_kind kind;
+  } rows[] = {{2, 0, 1, 1, 0, SCHEDULE_1F1B},  {4, 2, 1, 1, 0, SCHEDULE_1F1B}, {3, 0, 1, 1, 2, SCHEDULE_1F1B},
+              {2, 0, 1, 2, 0, SCHEDULE_GPIPE}, {4, 0, 2, 2, 0, SCHEDULE_1F1B}, {2, 0, 1, 2, 0, SCHEDULE_INTERLEAVED},
+              {2, 0, 1, 2, 0, SCHEDULE_ZB_H1}};
+  for (int variant = 0; variant < 7 * 3 * 2 * 3; variant++) {
+    const int i = variant % 7, prefetch = variant / 42;
+    struct run_config c = a_case(rows[i].dp, rows[i].tp, rows[i].pp);
+    const bool step = rows[i].kind == SCHEDULE_INTERLEAVED || rows[i].kind == SCHEDULE_ZB_H1;
+    c.zero = 1 + variant / 7 % 3;
+    c.tied = variant / 21 % 2;
+    c.shard = rows[i].shard;
+    c.layers = 4;
+    c.reused = rows[i].reused;
+    c.schedule = rows[i].kind;
+    c.bucket = 200;
+    c.prefetch = prefetch;
+    c.precision = prefetch ? PRECISION_BF16 : PRECISION_F32;
+    if (rows[i].kind == SCHEDULE_INTERLEAVED) c.chunks = 2, c.global_batch = 8;
+    if (c.zero == 2 && step) continue;
+    c.reduce_each = c.zero > 1 && !step ? REDUCE_MICROBATCH : REDUCE_STEP;
+    for (int p = 0; p < c.pp; p++) {
+      const struct layout at = {.pp = p};
+      struct predicted x;
+      double calls = 0, reductions = 0;
+      predict_at(&c, &at, &x);
+      const double reduced = sent(&c, at, TRAFFIC_DP, &reductions) + sent(&c, at, TRAFFIC_REPLICAS, &reductions);
+      CHECK_NEAR(x.allreduce_bytes, reduced, reductions); /* whole bytes of each call */
+      CHECK(x.allreduce_calls == reductions);
+      const double gathered = sent(&c, at, TRAFFIC_GATHER, &calls);
+      CHECK_NEAR(x.gather_bytes, gathered, calls);
+      CHECK(x.gather_calls == calls && calls > 0);
+      calls = 0;
+      sent(&c, at, TRAFFIC_SHARDS, &calls);
+      CHECK(calls == 1);
+    }
+  }
+}
+
+/* On a ring: 2, m + 1 and 3 m times all parameters, of each the part of the others; less what stands before
+ * the blocks, which backward does not read again unless the head is tied to it. */
+static void each_stage_sends_as_often_as_is_known_of_it(void)
+{
+  for (int zero = 0; zero <= 3; zero++)
+    for (int tied = 0; tied < 2; tied++) {
+      struct run_config c = a_case(4, 1, 1);
+      const struct layout at = {0};
+      struct predicted x;
+      struct predicted_unit *units;
+      int n;
+      c.zero = zero;
+      c.tied = tied;
+      c.reduce_each = zero > 1 ? REDUCE_MICROBATCH : REDUCE_STEP;
+      predict_at(&c, &at, &x);
+      if (!CHECK_OK(predict_units(&c, &at, &units, &n))) return;
+      const double begin = tied || zero < 3 ? 0 : (double)units[0].count;
+      const double times[] = {2, 2, 3 + 1, 3 * 3};
+      CHECK(n == 4 && units[0].count > 0);
+      CHECK_NEAR(x.allreduce_bytes + x.gather_bytes, 0.75 * 4 * (times[zero] * predict_flat(&c, &at) - 3 * begin), 1e-6);
+      free(units);
+    }
+}
+
+/* Two blocks, two micro-batches; gathered one ahead, but for the end whose place its forward has. */
+static void units_are_gathered_in_the_order_of_their_need(void)
+{
+  struct run_config c = a_case(2, 1, 1);
+  const struct layout at = {0};
+  c.zero = 3;
+  c.tied = false;
+  c.global_batch = 4;
+  c.reduce_each = REDUCE_MICROBATCH;
+  c.bucket = 0; /* a unit is a bucket */
+  for (int prefetch = 0; prefetch < 3; prefetch++) {
+    struct traffic_gather *list;
+    struct predicted_unit *units;
+    struct schedule *s;
+    int n, n_units;
+    c.prefetch = prefetch;
+    CHECK_OK(predict_units(&c, &at, &units, &n_units));
+    CHECK_OK(schedule_create(SCHEDULE_1F1B, 1, 2, 1, &s));
+    if (!CHECK_OK(traffic_gathers(&c, &at, s, &list, &n))) return;
+    const int order[] = {0, 1, 2, 3, 3, 2, 1, 0, 1, 2, 3, 3, 2, 1};
+    /* the pass that had begun: F0 B0 F1 B1 */
+    const int passes[3][14] = {{0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3}, {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3}, {0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 3, 3, 3}};
+    CHECK(n == 14);
+    for (int i = 0; i < n && i < 14; i++) {
+      CHECK(list[i].count == units[order[i]].count);
+      CHECK(list[i].action == passes[prefetch][i] && list[i].microbatch == passes[prefetch][i] / 2);
+    }
+    free(list);
+    free(units);
+    schedule_destroy(s);
+  }
+}
+
 /* Of what passes hand on, of gradients of weights, and of the loss. */
 static void types_are_those_of_work_and_of_state(void)
 {
@@ -216,7 +330,7 @@ static void types_are_those_of_work_and_of_state(void)
       else if (!losses) CHECK(t.calls[k].type == (wide ? DTYPE_F32 : DTYPE_BF16));
       else CHECK(g == TRAFFIC_TP);
     }
-    CHECK(t.n > 0);
+    CHECK((t.n > 0) == (g != TRAFFIC_REPLICAS && g != TRAFFIC_GATHER && g != TRAFFIC_SHARDS)); /* nothing is shared */
     traffic_free(&t);
   }
   c.reduce_type = REDUCE_TYPE_BF16; /* between replicas alone */
@@ -238,6 +352,9 @@ int main(void)
     TEST(buckets_of_the_tied_matrix_are_alike),
     TEST(forwards_collectives_come_again_with_full_recompute_alone),
     TEST(totals_are_those_of_the_formulas),
+    TEST(what_replicas_share_is_sent_as_the_formulas_say),
+    TEST(each_stage_sends_as_often_as_is_known_of_it),
+    TEST(units_are_gathered_in_the_order_of_their_need),
     TEST(types_are_those_of_work_and_of_state),
   };
   return test_main("traffic", tests, sizeof tests / sizeof *tests);

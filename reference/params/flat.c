@@ -104,6 +104,12 @@ struct cuts {
   bool by_unit, pipeline;
 };
 
+/* Of another unit, or of one that other stages have a part of alone. */
+static bool stands_apart(const struct param_table *t, const struct flat *f, int i, int above)
+{
+  return f->unit[i] != f->unit[above] || t->rows[i].stage != t->rows[above].stage;
+}
+
 static int cut(const struct param_table *t, const struct cuts *how, const struct flat *f, struct flat_bucket *out)
 {
   struct cutter c = {.out = out, .end = f->count, .last_row = -1};
@@ -112,7 +118,7 @@ static int cut(const struct param_table *t, const struct cuts *how, const struct
     if (t->rows[i].shared_with >= 0 || f->length[i] == 0) continue;
     int64_t left = f->length[i];
     const bool alone = how->pipeline && t->rows[i].stage == PARAM_FIRST_AND_LAST;
-    const bool apart = alone || (how->by_unit && above >= 0 && f->unit[i] != f->unit[above]);
+    const bool apart = alone || (how->by_unit && above >= 0 && stands_apart(t, f, i, above));
     const bool full = how->bucket > 0 && c.taken + left > how->bucket;
     if (c.last_row >= 0 && (apart || full)) close_bucket(&c, f->offset[above], above);
     if (c.last_row < 0) c.last_row = i;

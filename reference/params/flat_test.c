@@ -289,6 +289,46 @@ static void the_pieces_of_all_shards_are_each_element_once(void)
   params_destroy(t);
 }
 
+/* Where a row's buckets end, from its start; at most 64. */
+static int ends_in_row(const struct flat *f, int row, int64_t *ends)
+{
+  int n = 0;
+  for (int b = f->n_buckets - 1; b >= 0; b--) {
+    const struct flat_bucket *k = &f->buckets[b];
+    if (k->first >= f->offset[row] + f->length[row] || k->first + k->count <= f->offset[row] || n + 2 > 64) continue;
+    ends[n++] = k->first - f->offset[row];
+    ends[n++] = k->first + k->count - f->offset[row];
+  }
+  return n;
+}
+
+static void a_row_is_cut_alike_whatever_the_stages(void)
+{
+  for (int tied = 0; tied < 2; tied++)
+    for (int64_t bucket = 0; bucket < 200; bucket += 23) {
+      const struct run_config c = {.layers = 4, .heads = 2, .hidden = 6, .positions = 5, .vocab = 11, .tied = tied, .unused = true, .tp = 1,
+                                   .pp = 2, .chunks = 1, .stages = "even"};
+      struct param_table *t = NULL;
+      struct flat *whole = NULL, *part = NULL;
+      if (!CHECK_OK(params_create(&c, &t)) || !CHECK_OK(flat_create(t, &params_place_alone, 4, 2, true, bucket, &whole))) return;
+      for (int stage = 0; stage < 2; stage++) {
+        struct params_place place;
+        int64_t here[64], there[64];
+        CHECK_OK(params_place_of(&c, stage, 0, &place));
+        if (!CHECK_OK(flat_create(t, &place, 4, 2, true, bucket, &part))) return;
+        for (int i = 0; i < t->n; i++) {
+          if (part->length[i] == 0) continue;
+          const int n = ends_in_row(part, i, here);
+          if (!CHECK(n == ends_in_row(whole, i, there) && n > 0)) continue;
+          CHECK_SAME_BITS(here, there, (size_t)n * sizeof *here);
+        }
+        flat_destroy(part);
+      }
+      flat_destroy(whole);
+      params_destroy(t);
+    }
+}
+
 static void bad_arguments_and_failed_allocations_leave_nothing(void)
 {
   struct param_table *t = table(true, false, 0);
@@ -325,6 +365,7 @@ int main(void)
     TEST(a_row_larger_than_a_bucket_is_cut_into_whole_buckets),
     TEST(a_units_buckets_are_all_that_meet_it),
     TEST(the_pieces_of_all_shards_are_each_element_once),
+    TEST(a_row_is_cut_alike_whatever_the_stages),
     TEST(bad_arguments_and_failed_allocations_leave_nothing),
   };
   return test_main("flat", tests, sizeof tests / sizeof *tests);

@@ -138,7 +138,8 @@ struct flat {
  * a bucket is cut from its end into whole buckets (with shards above 1 into ones larger by less than align *
  * shards, each cut being moved down to a multiple of it); what remains starts a bucket that takes
  * further rows.  A wte with a copy on another stage has buckets of its own, so that both
- * copies are cut and reduced alike.  by_unit: a bucket has rows of one unit only.  The buckets tile [0, count).
+ * copies are cut and reduced alike.  by_unit: a bucket has rows of one unit
+ * only, and of such as every stage has together or not at all, so that a row is cut alike whatever the stages.  The buckets tile [0, count).
  * Fails: ERR_ARG, ERR_MEMORY. */
 enum err flat_create(const struct param_table *t, const struct params_place *place, int64_t align, int64_t shards, bool by_unit,
                      int64_t bucket, struct flat **out);

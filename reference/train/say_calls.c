@@ -45,8 +45,9 @@ static enum err say_shim(const struct output *o, int64_t step)
 
 enum err say_calls(const struct trainer *t, const struct output *o, int64_t step)
 {
+  const bool some_later = trainer_shares(t) && t->run.dump == DUMP_NONE; /* gathers may not have begun yet */
   TRY(say_trace(t, o, step));
-  TRY(say_shim(o, step));
+  if (!some_later) TRY(say_shim(o, step));
   return ERR_OK;
 }
 

@@ -227,7 +227,7 @@ static enum err create_alone(struct trainer *t)
   TRY(mesh_create(run, comm_rank(t->world), comm_size(t->world), &t->mesh));
   TRY(params_place_of(run, t->mesh.pp_rank, t->mesh.tp_rank, &t->place));
   TRY(params_create(run, &t->table));
-  TRY(flat_create(t->table, &t->place, 256 / (int64_t)dtype_bytes(run_work_type(run)), run_shards(run), run->zero >= 2, run->bucket, &t->flat));
+  TRY(flat_create(t->table, &t->place, 256 / (int64_t)dtype_bytes(run_work_type(run)), run_shards(run), run->zero > 0, run->bucket, &t->flat));
   t->shard = t->mesh.dp_rank % t->flat->shards;
   TRY(flat_pieces(t->flat, t->table, trainer_shares(t) ? t->shard : FLAT_ALL, &t->pieces, &t->n_pieces));
   if (!run->batch_file[0]) TRY(corpus_open(run, &t->corpus));

@@ -2,6 +2,7 @@
 #include "companions.h"
 
 #include "evidence.h"
+#include "layout.h"
 #include "verdict.h"
 
 #include <stdio.h>
@@ -47,8 +48,11 @@ static struct run_config serial(const struct run_config *c)
   s.tp_sums = defaults.tp_sums;
   s.replicas = defaults.replicas;
   s.order_seed = 0;
+  s.zero = defaults.zero;
+  s.shard = defaults.shard;
+  s.overlap_gather = defaults.overlap_gather;
   s.reduce = defaults.reduce;
-  s.reduce_each = defaults.reduce_each;
+  s.reduce_each = REDUCE_STEP;
   s.reduce_type = defaults.reduce_type;
   s.bucket = defaults.bucket;
   s.overlap = defaults.overlap;
@@ -139,7 +143,7 @@ int companions_rerun(const struct run_config *c, struct companion *out, int max)
 int companions_overlap_off(const struct run_config *c, struct companion *out, int max)
 {
   int n = 0;
-  if (!(c->overlap && c->dp > 1) && !(c->overlap_gather && c->zero > 0) && !(c->overlap_p2p && c->pp > 1)) return n;
+  if (!(c->overlap && c->dp > 1) && !(c->overlap_gather && layout_shares(c)) && !(c->overlap_p2p && c->pp > 1)) return n;
   struct run_config s = *c;
   s.overlap = s.overlap_gather = s.overlap_p2p = false;
   take(out, &n, max, "overlap_off", &s);
@@ -181,6 +185,11 @@ int companions_twin(const struct run_config *c, struct companion *out, int max)
     s.reduce = c->reduce;
   }
   s.reduce_each = c->reduce_each;
+  if (c->zero > 0) { /* squares are added by pieces of buckets */
+    s.zero = c->zero;
+    s.shard = c->shard;
+    s.bucket = c->bucket;
+  }
   if (c->dp > 1) s.reduce_type = c->reduce_type;
   s.threads = c->threads;
   s.dump = c->dump;

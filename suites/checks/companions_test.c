@@ -214,6 +214,29 @@ static void a_pipeline_has_its_twin_without_cuts(void)
   CHECK(companions_twin(&a, out, 1) == 0); /* tensor cuts are held to the bound */
 }
 
+/* A serial run that emulates the sharing: squares are added by pieces, which buckets cut. */
+static void replicas_that_share_have_a_twin_that_emulates_them(void)
+{
+  struct run_config a = a_case();
+  struct companion out[COMPANIONS_NOISE + 1];
+  a.dp = 4;
+  a.zero = 1;
+  a.shard = 2;
+  a.bucket = 2304;
+  a.overlap = false;
+  CHECK(companions_twin(&a, out, 1) == 0); /* the library's sums */
+  a.reduce = REDUCE_ORDERED;
+  CHECK(companions_twin(&a, out, 1) == 1);
+  CHECK(out[0].config.zero == 1 && out[0].config.shard == 2 && out[0].config.replicas == 4 && out[0].config.dp == 1 && out[0].config.bucket == 2304);
+  CHECK(companions_overlap_off(&a, out, 1) == 1 && !out[0].config.overlap_gather && out[0].config.zero == 1);
+  a.overlap_gather = false;
+  CHECK(companions_overlap_off(&a, out, 1) == 0);
+  const struct run_config truth = truth_of(&a);
+  CHECK(truth.zero == 0 && truth.shard == 0 && truth.overlap_gather);
+  const int n = companions_noise(&a, out, COMPANIONS_NOISE + 1);
+  for (int i = 0; i < n; i++) CHECK(out[i].config.zero == 0 && out[i].config.shard == 0);
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -224,6 +247,7 @@ int main(void)
     TEST(products_are_split_as_tensor_ranks_split_them),
     TEST(noise_rounds_where_it_has_replicas),
     TEST(a_pipeline_has_its_twin_without_cuts),
+    TEST(replicas_that_share_have_a_twin_that_emulates_them),
     TEST(a_rerun_repeats_everything_and_the_others_change_one_thing),
   };
   return test_main("companions", tests, sizeof tests / sizeof *tests);

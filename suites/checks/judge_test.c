@@ -49,6 +49,7 @@ static void a_check_with_no_evidence_at_all_never_passes(void)
   nothing.config.dp = 2;
   nothing.config.reduce = REDUCE_ORDERED;
   nothing.config.delay = DELAY_ALL;
+  nothing.config.recompute = RECOMPUTE_FULL;
   json_t *none = json_array();
   nothing.records = none;
   for (int i = 0; i < judge_checks_count; i++) {

@@ -26,4 +26,8 @@ bool layout_has_layer(const struct run_config *c, const struct partition *stages
 int64_t layout_each(const struct run_config *c);
 static inline int layout_replica(const struct run_config *c, int64_t m) { return (int)(m / layout_each(c)); }
 
+/* Replicas share state, in groups of run_shards(); a serial run that emulates them holds all of it. */
+static inline bool layout_shares(const struct run_config *c) { return c->zero > 0 && c->dp > 1; }
+static inline int64_t layout_groups(const struct run_config *c) { return layout_shares(c) ? c->dp / run_shards(c) : 1; }
+
 #endif

@@ -70,6 +70,12 @@ static void close_bucket(struct fill *f)
   f->open = false;
 }
 
+/* Where state is sharded, blocks do, and what other ranks may have without its neighbour. */
+static bool stands_apart(const struct run_config *c, int i, const struct shape *s, const struct shape *above)
+{
+  return s->layer != above->layer || (i == 0 && c->tied) || above->unused;
+}
+
 int64_t predict_buckets(const struct run_config *c, const struct layout *at, int64_t *counts, int64_t max)
 {
   struct fill f = {.counts = counts, .max = max};
@@ -77,14 +83,13 @@ int64_t predict_buckets(const struct run_config *c, const struct layout *at, int
   const int64_t bucket = c->bucket;
   const bool two = c->tied && c->pp > 1; /* stages have the tied matrix */
   const int64_t each = run_shards(c) > 1 ? align_of(c) : 1;
-  int64_t layer = -1; /* of the parameter before */
-  struct shape s;
+  struct shape s, above = {.layer = -1}; /* above: the parameter before */
   for (int i = shapes_count(c) - 1; i >= 0 && shapes_part(c, &stages, at, i, &s); i--) {
     int64_t left = s.rows * s.cols;
     if (left == 0) continue;
-    const bool full = bucket > 0 && f.taken + left > bucket, apart = (two && i == 0) || (c->zero >= 2 && s.layer != layer);
+    const bool full = bucket > 0 && f.taken + left > bucket, apart = (two && i == 0) || (c->zero > 0 && stands_apart(c, i, &s, &above));
     if (f.open && (full || apart)) close_bucket(&f);
-    layer = s.layer;
+    above = s;
     f.open = true;
     f.padded += predict_padded(c, left) - left; /* padding stands behind the parameter */
     while (bucket > 0 && left > bucket) {
@@ -178,7 +183,7 @@ static double communication(const struct run_config *c, const struct layout *at)
   const double shared = c->zero > 0 && c->dp > 1 ? scratch(0.0, s) + scratch(8.0 * predict_rows(c), s) + scratch(bucket / (double)s, groups) : 0.0;
   return scratch(bucket, c->dp > 1 ? s : 1) + shared + scratch(16.0, c->dp * c->pp) +
          scratch(fmax(fmax(N * C * work_bytes(c), 16.0 * N), norms), c->tp) +
-         scratch(8.0 * shapes_count(c), c->tp * c->pp);
+         scratch(8.0 * predict_rows(c), c->tp * c->pp);
 }
 
 /* --- traffic: what a rank sends in a step, sums on a ring --------------------------------- */

@@ -13,7 +13,8 @@ double predict_flat(const struct run_config *c, const struct layout *at);
 /* Gradient buckets of one reduction, last parameter first: a parameter that does not fit in what is left of a
  * bucket starts the next, one that fits exactly is taken, a larger one is cut from its end into whole buckets.  A tied
  * matrix that two stages have fills buckets of its own.  Where state is sharded the cuts of a larger one are moved down to
- * whole lines of every shard; where gradients are, buckets end with blocks.  counts (may be NULL) gets up to max of them, padding
+ * whole lines of every shard, and a bucket has parameters of one block only, or of those outside blocks that every stage has
+ * together or not at all.  counts (may be NULL) gets up to max of them, padding
  * included; returns how many there are. */
 int64_t predict_buckets(const struct run_config *c, const struct layout *at, int64_t *counts, int64_t max);
 /* A parameter's place, in elements. */

@@ -80,18 +80,41 @@ static void sharded_buckets_are_cut_where_every_shard_has_whole_lines(void)
   c.zero = 1; /* two shards: 128 elements each */
   c.bucket = 144;
   predict_buckets(&c, &alone, counts, 64);
-  const int64_t want[] = {128 * 4, 256, 128, 256};
-  for (int i = 0; i < 4; i++) CHECK(counts[i] == want[i]);
+  const int64_t want[] = {128, 256, 128, 256, 128, 256};
+  /* unused; ln_f 6 + 6; mlp.c_proj.bias; mlp.c_proj.weight; mlp.c_fc.bias; mlp.c_fc.weight */
+  for (int i = 0; i < 6; i++) CHECK(counts[i] == want[i]);
   c.bucket = 100; /* 44 is moved down to 0, and the next parameter finds an empty bucket */
   predict_buckets(&c, &alone, counts, 64);
-  CHECK(counts[1] == 256 && counts[2] == 128 && counts[3] == 256);
+  CHECK(counts[3] == 256 && counts[4] == 128 && counts[5] == 256);
   c.bucket = 15; /* 144 - 15 is moved down to 128 */
   predict_buckets(&c, &alone, counts, 64);
-  CHECK(counts[0] == 256 && counts[1] == 256 && counts[2] == 128 && counts[3] == 128);
-  c.bucket = 0;
-  CHECK(predict_buckets(&c, &alone, counts, 64) == 1 && (double)counts[0] == predict_flat(&c, &alone));
-  c.zero = 2; /* before the blocks, each of them, behind them */
-  CHECK(predict_buckets(&c, &alone, counts, 64) == 2 + c.layers && counts[0] == 128 * 3);
+  CHECK(counts[1] == 256 && counts[2] == 128 && counts[3] == 128 && counts[4] == 128);
+  c.bucket = 0; /* wte, wpe, each block, ln_f, unused */
+  CHECK(predict_buckets(&c, &alone, counts, 64) == 4 + c.layers && counts[0] == 128 && counts[1] == 256);
+  c.tied = false; /* then the last stage has no copy of wte without wpe */
+  CHECK(predict_buckets(&c, &alone, counts, 64) == 3 + c.layers);
+}
+
+static void shared_state_is_cut_and_what_is_sent_is_as_much(void)
+{
+  struct run_config plain = made_config(4), c = plain;
+  c.zero = 1;
+  c.precision = plain.precision = PRECISION_BF16;
+  const double flat = predict_flat(&c, &alone), buckets = (double)predict_buckets(&c, &alone, NULL, 0);
+  CHECK(of(&c).parameters_bytes == 2.0 * flat && of(&c).optimizer_bytes == 12.0 * flat / 4.0);
+  CHECK(of(&c).allreduce_bytes == 4.0 * flat * 0.75 && of(&c).gather_bytes == 2.0 * flat * 0.75);
+  CHECK(of(&c).allreduce_calls == buckets && of(&c).gather_calls == buckets);
+  CHECK(of(&plain).gather_bytes == 0.0 && of(&plain).optimizer_bytes == 12.0 * predict_flat(&plain, &alone));
+  c.precision = PRECISION_F32; /* 2 Psi (d - 1) / d, as without sharing */
+  CHECK(of(&c).allreduce_bytes + of(&c).gather_bytes == 2.0 * 0.75 * 4.0 * predict_flat(&c, &alone));
+  c.shard = 2;
+  const double half = predict_flat(&c, &alone);
+  CHECK(of(&c).optimizer_bytes == 8.0 * half / 2.0 && of(&c).gather_bytes == 4.0 * half / 2.0);
+  CHECK(of(&c).allreduce_bytes == 4.0 * half / 2.0 + 4.0 * half / 2.0); /* within a group; shards over groups */
+  CHECK(of(&c).allreduce_calls == 2.0 * of(&c).gather_calls);
+  c.replicas = 4; /* emulated: nothing is shared, and each group has a sum of its own */
+  c.dp = 1;
+  CHECK(of(&c).optimizer_bytes == 8.0 * half && of(&c).gradients_bytes == 4.0 * (4.0 * half + 66.0));
 }
 
 static void sums_are_sent_on_a_ring(void)
@@ -220,7 +243,7 @@ int main(void)
     TEST(flops_follow_the_papers_formula),
     TEST(buckets_are_filled_from_the_last_parameter),
     TEST(sharded_buckets_are_cut_where_every_shard_has_whole_lines),
-    TEST(sharded_buckets_are_cut_where_every_shard_has_whole_lines),
+    TEST(shared_state_is_cut_and_what_is_sent_is_as_much),
     TEST(sums_are_sent_on_a_ring),
     TEST(memory_of_each_part_by_hand),
     TEST(memory_of_what_is_made_again_by_hand),

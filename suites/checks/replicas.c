@@ -1,7 +1,8 @@
 /* replicas.c - O7: what must be equal on all ranks of a group has one hash.
  *
  *   dp     flat buffers of one part of the model, on its replicas         tied   the tied matrix, on the first and the last stage
- *   tp     parameters that no tensor rank cuts, on those of one stage      world  norm, factor, rate, counts: on every rank
+ *   shard  what replicas share of it, on those that have the same shard    world  norm, factor, rate, counts: on every rank
+ *   tp     parameters that no tensor rank cuts, on those of one stage
  *
  * got.of names one group among those of its kind.
  */
@@ -22,6 +23,7 @@ static bool same_thing(const json_t *a, const json_t *b)
 static int64_t ranks_of(const struct run_config *c, const char *group)
 {
   if (strcmp(group, "dp") == 0) return c->dp;
+  if (strcmp(group, "shard") == 0) return layout_groups(c);
   if (strcmp(group, "tp") == 0) return c->tp;
   if (strcmp(group, "tied") == 0) return 2;
   return strcmp(group, "world") == 0 ? config_ranks(c) : 0;
@@ -75,20 +77,23 @@ static bool told(const struct run_data *run, int rank, int64_t step, const char 
   return false;
 }
 
-/* At least weights and gradients, at every step, in every group that the rank is in. */
+/* At least weights and gradients, at every step, in every group that the rank is in.  Gradients are shared, and with
+ * zero 3 weights. */
 static bool complete(const struct run_data *run, struct verdict *out)
 {
   static const char *const needed[] = {"weights", "gradients"}, *const kinds[] = {"dp", "tp", "tied"};
   const struct run_config *c = &run->config;
+  const bool cut[] = {layout_shares(c) && c->zero == 3, layout_shares(c)};
   for (int rank = 0; rank < evidence_ranks(run); rank++) {
     const struct layout at = layout_of(c, rank);
     const bool end = layout_is_first(&at) || layout_is_last(c, &at),
                in[] = {true, c->tp > 1, c->tied && c->pp > 1 && end};
     for (int64_t step = 0; step < c->steps; step++)
       for (int i = 0; i < 6; i++) {
-        if (!in[i / 2] || told(run, rank, step, kinds[i / 2], needed[i % 2])) continue;
+        const char *kind = i / 2 == 0 && cut[i % 2] ? "shard" : kinds[i / 2];
+        if (!in[i / 2] || told(run, rank, step, kind, needed[i % 2])) continue;
         verdict_say(out, OUTCOME_INVALID, "rank %d told no hash of %s in group %s at step %lld", rank, needed[i % 2],
-                    kinds[i / 2], (long long)step);
+                    kind, (long long)step);
         return false;
       }
   }

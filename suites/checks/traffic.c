@@ -23,12 +23,9 @@ static const struct {
 const char *traffic_name(enum traffic_group g) { return groups[g].name; }
 const char *traffic_stream(enum traffic_group g) { return groups[g].stream; }
 
-/* Several replicas, not one rank that emulates them. */
-static bool traffic_shares(const struct run_config *c) { return c->zero > 0 && c->dp > 1; }
-
 int64_t traffic_ranks(const struct run_config *c, enum traffic_group g)
 {
-  const int64_t sharing = traffic_shares(c) ? run_shards(c) : c->dp;
+  const int64_t sharing = layout_shares(c) ? run_shards(c) : c->dp;
   const int64_t sizes[TRAFFIC_GROUPS] = {
     [TRAFFIC_DP] = sharing,    [TRAFFIC_REPLICAS] = c->dp / sharing, [TRAFFIC_GATHER] = sharing, [TRAFFIC_SHARDS] = sharing,
     [TRAFFIC_SUMS] = c->dp * c->pp, [TRAFFIC_TP] = c->tp, [TRAFFIC_NORM] = c->tp * c->pp,
@@ -192,7 +189,7 @@ static enum err buckets(struct walk *w)
   int64_t *counts, n;
   TRY(list_buckets(w, &counts, &n));
   for (int64_t fold = 0; fold < w->folds; fold++)
-    for (int64_t i = 0; i < n; i++) say(w, traffic_shares(w->c) ? "reduce_scatter" : "allreduce", run_reduce_type(w->c), counts[i]);
+    for (int64_t i = 0; i < n; i++) say(w, layout_shares(w->c) ? "reduce_scatter" : "allreduce", run_reduce_type(w->c), counts[i]);
   free(counts);
   return ERR_OK;
 }
@@ -200,7 +197,7 @@ static enum err buckets(struct walk *w)
 static enum err groups_of_shards(struct walk *w)
 {
   int64_t *counts, n;
-  if (!traffic_shares(w->c) || run_shards(w->c) == w->c->dp) return ERR_OK;
+  if (!layout_shares(w->c) || run_shards(w->c) == w->c->dp) return ERR_OK;
   TRY(list_buckets(w, &counts, &n));
   for (int64_t i = 0; i < n; i++) say(w, "allreduce", run_reduce_type(w->c), counts[i] / run_shards(w->c));
   free(counts);
@@ -236,7 +233,7 @@ static enum err needed_weights(struct walk *w)
 
 static enum err weights_over_replicas(struct walk *w)
 {
-  if (!traffic_shares(w->c)) return ERR_OK;
+  if (!layout_shares(w->c)) return ERR_OK;
   return w->c->zero == 3 ? needed_weights(w) : updated_weights(w);
 }
 
@@ -265,7 +262,7 @@ enum err traffic_expect(const struct run_config *c, const struct layout *at, enu
   if (g == TRAFFIC_DP) TRY_TO(release, buckets(&w));
   if (g == TRAFFIC_REPLICAS) TRY_TO(release, groups_of_shards(&w));
   if (g == TRAFFIC_GATHER) TRY_TO(release, weights_over_replicas(&w));
-  if (g == TRAFFIC_SHARDS && traffic_shares(c)) say(&w, "allreduce", DTYPE_F64, (int64_t)predict_rows(c));
+  if (g == TRAFFIC_SHARDS && layout_shares(c)) say(&w, "allreduce", DTYPE_F64, (int64_t)predict_rows(c));
   if (g == TRAFFIC_SUMS) {
     say(&w, "allreduce", DTYPE_F64, 1);
     say(&w, "allreduce", DTYPE_F64, 2);

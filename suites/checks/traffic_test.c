@@ -156,6 +156,35 @@ static void forwards_collectives_come_again_with_full_recompute_alone(void)
   }
 }
 
+/* Of 4 replicas two share each; of each bucket a part is summed over the two groups; the weights go in bf16. */
+static void replicas_that_share_scatter_and_gather(void)
+{
+  struct run_config c = a_case(4, 1, 1);
+  c.zero = 1;
+  c.shard = 2;
+  c.precision = PRECISION_BF16;
+  c.bucket = 1000;
+  struct traffic dp = of(&c, (struct layout){0}, TRAFFIC_DP), groups = of(&c, (struct layout){0}, TRAFFIC_REPLICAS),
+                 gather = of(&c, (struct layout){0}, TRAFFIC_GATHER), shards = of(&c, (struct layout){0}, TRAFFIC_SHARDS);
+  CHECK(dp.n > 4 && groups.n == dp.n && gather.n == dp.n && shards.n == 1 && shards.calls[0].count == 2 + 24 + 2);
+  for (int i = 0; i < dp.n; i++) {
+    const struct traffic_call *g = &gather.calls[dp.n - 1 - i];
+    CHECK(strcmp(dp.calls[i].op, "reduce_scatter") == 0 && dp.calls[i].type == DTYPE_F32 && dp.calls[i].count % 256 == 0);
+    CHECK(strcmp(groups.calls[i].op, "allreduce") == 0 && groups.calls[i].count == dp.calls[i].count / 2);
+    CHECK(strcmp(g->op, "allgather") == 0 && g->type == DTYPE_BF16 && g->count == dp.calls[i].count && g->microbatch == -1);
+  }
+  CHECK(traffic_ranks(&c, TRAFFIC_DP) == 2 && traffic_ranks(&c, TRAFFIC_GATHER) == 2 && traffic_ranks(&c, TRAFFIC_REPLICAS) == 2);
+  traffic_free(&dp);
+  traffic_free(&groups);
+  traffic_free(&gather);
+  traffic_free(&shards);
+  c.zero = 0;
+  c.shard = 0;
+  gather = of(&c, (struct layout){0}, TRAFFIC_GATHER);
+  CHECK(gather.n == 0 && traffic_ranks(&c, TRAFFIC_DP) == 4);
+  traffic_free(&gather);
+}
+
 /* The closed formulas of predict() give the same totals as the lists. */
 static void check_totals(enum precision precision, enum recompute recompute)
 {
@@ -351,6 +380,7 @@ int main(void)
     TEST(stages_send_boundaries_and_the_tied_matrix),
     TEST(buckets_of_the_tied_matrix_are_alike),
     TEST(forwards_collectives_come_again_with_full_recompute_alone),
+    TEST(replicas_that_share_scatter_and_gather),
     TEST(totals_are_those_of_the_formulas),
     TEST(what_replicas_share_is_sent_as_the_formulas_say),
     TEST(each_stage_sends_as_often_as_is_known_of_it),

@@ -1,6 +1,7 @@
 /* evidence.c - summary and records of a results directory. */
 #include "reports/evidence.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,16 @@ static json_t *index_of(const json_t *records)
   return index;
 }
 
+static enum err check_summary(const json_t *summary, const char *path)
+{
+  const json_int_t schema = json_integer_value(json_object_get(summary, "schema"));
+  if (!json_is_object(summary) || !json_is_array(json_object_get(summary, "cases")) || schema == 0)
+    FAIL(ERR_FORMAT, "%s: not a summary; valid: an object with \"schema\": %d, verdict and cases", path, RECORD_SCHEMA);
+  if (schema != RECORD_SCHEMA)
+    FAIL(ERR_FORMAT, "%s: schema %lld is another version's; valid: %d", path, (long long)schema, RECORD_SCHEMA);
+  return ERR_OK;
+}
+
 enum err evidence_open(const char *dir, struct evidence *out)
 {
   char path[1200];
@@ -36,10 +47,14 @@ enum err evidence_open(const char *dir, struct evidence *out)
   *out = (struct evidence){0};
   snprintf(out->dir, sizeof out->dir, "%s", dir);
   snprintf(path, sizeof path, "%s/summary.json", dir);
+  if (access(path, R_OK) != 0) /* a mistake of whoever named it */
+    FAIL(ERR_CONFIG, "%s: %s; valid: a directory that `shardmark run` has written", path, strerror(errno));
   out->summary = json_load_file(path, 0, &why);
-  if (out->summary == NULL && why.line <= 0)
-    FAIL(ERR_IO, "%s: %s; valid: a directory that `shardmark run` has written", path, why.text);
-  if (out->summary == NULL) FAIL(ERR_FORMAT, "%s:%d: %s", path, why.line, why.text);
+  if (out->summary == NULL) FAIL(why.line <= 0 ? ERR_IO : ERR_FORMAT, "%s:%d: %s", path, why.line, why.text);
+  if (check_summary(out->summary, path) != ERR_OK) {
+    evidence_close(out);
+    return err_trace(ERR_FORMAT, __FILE__, __LINE__);
+  }
   snprintf(path, sizeof path, "%s/records.jsonl", dir);
   if (access(path, F_OK) != 0) { /* stopped before the first record: the summary still tells */
     out->records = json_array();
@@ -72,6 +87,12 @@ json_t *evidence_select(const struct evidence *e, const char *kind, const char *
 const json_t *evidence_first(const struct evidence *e, const char *kind, const char *name)
 {
   return json_array_get(json_object_get(json_object_get(e->by_kind, kind), name ? name : ""), 0);
+}
+
+const char *evidence_said(const json_t *record, const char *key)
+{
+  const char *text = record_get_text(record, key);
+  return text ? text : "";
 }
 
 const char *evidence_companion_name(const json_t *judged, const char *role, char *out, size_t bytes)

@@ -12,7 +12,7 @@ struct evidence {
   int cut;         /* lines that a kill cut short                           */
 };
 
-/* Fails: ERR_IO (no such directory, not a results directory), ERR_FORMAT. */
+/* Fails: ERR_CONFIG (no such directory, not a results directory), ERR_IO, ERR_FORMAT (also: of another version). */
 enum err evidence_open(const char *dir, struct evidence *out);
 void evidence_close(struct evidence *e);
 
@@ -20,6 +20,8 @@ void evidence_close(struct evidence *e);
 json_t *evidence_select(const struct evidence *e, const char *kind, const char *name);
 /* The first such record, borrowed; NULL: none. */
 const json_t *evidence_first(const struct evidence *e, const char *kind, const char *name);
+/* A text of a record; "" where there is none, or something else: records need not be ours. */
+const char *evidence_said(const json_t *record, const char *key);
 /* The run that a judged case has in this role ("truth", "noise0"); NULL: none. */
 const char *evidence_companion_name(const json_t *judged, const char *role, char *out, size_t bytes);
 

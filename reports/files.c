@@ -27,7 +27,11 @@ enum err files_close(FILE *file, const char *dir, const char *name, bool keep)
     unlink(from);
     FAIL(ERR_IO, "%s: %s", to, strerror(bad ? why : errno));
   }
+  if (keep && rename(from, to) != 0) {
+    const int refused = errno;
+    unlink(from);
+    FAIL(ERR_IO, "%s: %s", to, strerror(refused));
+  }
   if (!keep) unlink(from);
-  else if (rename(from, to) != 0) FAIL(ERR_IO, "%s: %s", to, strerror(errno));
   return ERR_OK;
 }

@@ -202,15 +202,83 @@ static void a_run_stopped_before_its_first_record_still_has_a_report(void)
 static void what_is_no_results_directory_is_named(void)
 {
   fresh();
-  CHECK_ERR(report_write(dir), ERR_IO);
+  CHECK_ERR(report_write(dir), ERR_CONFIG);
   CHECK_TEXT_HAS(err_text(), "summary.json");
   put("summary.json", "{\"verdict\": ");
   CHECK_ERR(report_write(dir), ERR_FORMAT);
+  static const char *const others[] = {"[1, 2]", "{}", "{\"schema\":1,\"cases\":{}}", "{\"schema\":\"1\",\"cases\":[]}"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    put("summary.json", others[i]);
+    CHECK_ERR(report_write(dir), ERR_FORMAT);
+    CHECK_TEXT_HAS(err_text(), "not a summary");
+  }
+  put("summary.json", "{\"schema\":99,\"verdict\":\"PASS\",\"cases\":[]}");
+  CHECK_ERR(report_write(dir), ERR_FORMAT);
+  CHECK_TEXT_HAS(err_text(), "schema 99 is another version's; valid: 1");
   put("summary.json", summary);
   put("records.jsonl", "not json\n{}\n");
   CHECK_ERR(report_write(dir), ERR_FORMAT);
   CHECK_TEXT_HAS(err_text(), "records.jsonl:1");
   CHECK(access(dir, F_OK) == 0);
+  remove_all();
+}
+
+/* A trainer that is not ours, or a damaged file, may have anything in a record. */
+static void a_value_of_another_type_ends_no_report(void)
+{
+  static const char *const junk[] = {"null", "\"\"", "-1", "1e308", "[]", "{}", "true", "[null, \"F\", \"F -1 -1\", 9]"};
+  const int kinds = sizeof junk / sizeof *junk;
+  char *path = strdup(getenv("PATH"));
+  fresh();
+  put("summary.json", summary);
+  CHECK(setenv("PATH", "/nowhere", 1) == 0); /* hundreds of reports: none needs gnuplot */
+  char *line[64], *text = strdup(records);
+  int lines = 0;
+  for (char *rest = text, *at; text && (at = strsep(&rest, "\n")) != NULL && rest != NULL && lines < 64;) line[lines++] = at;
+  for (int i = 0; i < lines; i++) {
+    json_t *one = json_loads(line[i], 0, NULL), *whole = json_deep_copy(one), *value;
+    const char *key;
+    void *next;
+    json_object_foreach_safe(whole, next, key, value)
+    {
+      if (strncmp(key, "got.", 4) != 0) continue;
+      for (int k = 0; k < kinds; k++) {
+        char *all = calloc(1, sizeof records + 4096), *changed;
+        json_object_set_new(one, key, json_loads(junk[k], JSON_DECODE_ANY, NULL));
+        changed = json_dumps(one, 0);
+        for (int other = 0; all && other < lines; other++) {
+          strcat(all, other == i ? changed : line[other]);
+          strcat(all, "\n");
+        }
+        put("records.jsonl", all ? all : "");
+        CHECK_OK(report_write(dir));
+        free(changed);
+        free(all);
+      }
+      json_object_set(one, key, value);
+    }
+    json_decref(one);
+    json_decref(whole);
+  }
+  CHECK(lines > 20);
+  CHECK(setenv("PATH", path, 1) == 0);
+  free(path);
+  free(text);
+  remove_all();
+}
+
+/* Chunks beyond those that have a series each; stages more than a small figure has. */
+static void many_chunks_and_stages_are_drawn(void)
+{
+  fresh();
+  put("summary.json", summary);
+  put("records.jsonl",
+      R("bubble", "pipe", "\"got.layout\":\"pp8\",\"got.schedule\":\"interleaved\",\"got.compute\":\"sleep\",\"got.stages\":8,\"got.chunks\":20,"
+        "\"got.window_ms\":60,\"got.bubble_ms\":30,\"got.simulated_window_ms\":59,\"got.simulated_bubble_ms\":29,\"got.stage_idle_ms\":[30]")
+      R("timeline", "pipe", "\"step\":2,\"got.stage\":0,\"got.passes\":[\"F 0 0\",\"F 0 19\"],\"got.start_ms\":[0,10],\"got.end_ms\":[10,20],"
+        "\"got.simulated_start_ms\":[0,10],\"got.simulated_end_ms\":[10,20]"));
+  CHECK_OK(report_write(dir));
+  CHECK(has("report.html", "forward, even chunks") && has("report.html", "forward, odd chunks"));
   remove_all();
 }
 
@@ -240,6 +308,8 @@ int main(void)
     TEST(the_same_records_give_the_same_page),
     TEST(a_run_stopped_before_its_first_record_still_has_a_report),
     TEST(what_is_no_results_directory_is_named),
+    TEST(a_value_of_another_type_ends_no_report),
+    TEST(many_chunks_and_stages_are_drawn),
     TEST(a_bar_or_a_quote_stays_in_its_cell),
   };
   return test_main("report", tests, sizeof tests / sizeof *tests);

@@ -17,7 +17,7 @@ static json_t *row_of(const json_t *record)
   json_t *one;
   size_t i;
   json_array_foreach(json_object_get(record, "got.seen_by"), i, one)
-    snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%s%s", i ? " " : "", json_string_value(one));
+    snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%s%s", i ? " " : "", json_is_string(one) ? json_string_value(one) : "");
   return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "fault", fault ? fault : "", "verdict",
                    json_is_true(json_object_get(record, "got.caught")) ? "caught" : "missed", "observable", observable ? observable : "", "seen",
                    seen, "diagnosed", diagnosed && diagnosed[0] ? diagnosed : "unknown", "cause", cause ? cause : "", "twin", twin ? twin : "");

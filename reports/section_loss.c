@@ -148,7 +148,7 @@ static json_t *next_case(const struct evidence *e, const json_t *judged, const j
     const char *kind = record_get_text(record, "got.suite_kind"), *suite = record_get_text(record, "got.suite");
     bool taken = kind == NULL || suite == NULL || strcmp(kind, "conformance") != 0 || setting_of(e, record, "set.dp") < 2;
     for (k = 0; k < json_array_size(shown); k++) /* one case a suite */
-      taken = taken || strcmp(suite, record_get_text(json_array_get(shown, k), "got.suite")) == 0;
+      taken = taken || strcmp(suite, evidence_said(json_array_get(shown, k), "got.suite")) == 0;
     if (taken) continue;
     const double steps = setting_of(e, record, "set.steps"), most = best ? setting_of(e, best, "set.steps") : -1.0;
     if (steps > most || (steps == most && setting_of(e, record, "set.dp") > setting_of(e, best, "set.dp"))) best = record;

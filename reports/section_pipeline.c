@@ -150,7 +150,6 @@ done:
 
 /* --- spans: stages in time ------------------------------------------------------------------ */
 
-enum { CHUNKS = 8 };
 static const struct {
   const char *pass, *name;
   int colour;
@@ -158,19 +157,33 @@ static const struct {
     {"F", "forward", 0}, {"B", "backward", 1}, {"I", "backward for inputs", 1}, {"W", "backward for weights", 2}};
 enum { DRAWN = sizeof drawn / sizeof *drawn };
 
-/* The spans of one kind of pass in one chunk: of each stage one row simulated, one measured below. */
-static enum err add_spans(struct figure *f, const json_t *lines, int kind, int chunk, double window)
+/* Which passes one series shows: of a few chunks those of one, of many those of every other. */
+struct shown {
+  int kind, chunk, each; /* chunks `chunk`, `chunk + each`, ... */
+};
+enum { CHUNKS_NAMED = 8 };
+
+/* "F 3 0", or what else stands in a record: then false. */
+static bool read_pass(const json_t *text, const struct shown *s, int *microbatch)
+{
+  char pass[16] = "";
+  int chunk;
+  const char *said = json_string_value(text);
+  if (said == NULL || sscanf(said, "%15s %d %d", pass, microbatch, &chunk) != 3) return false;
+  return strcmp(pass, drawn[s->kind].pass) == 0 && chunk >= 0 && chunk % s->each == s->chunk;
+}
+
+/* Of each stage one row simulated, one measured below. */
+static enum err add_spans(struct figure *f, const json_t *lines, const struct shown *s, double window)
 {
   json_t *line, *text;
   size_t i, k;
   json_array_foreach(lines, i, line) {
     const int stage = (int)record_get_int(line, "got.stage", 0);
     json_array_foreach(json_object_get(line, "got.passes"), k, text) {
-      char pass[16] = "", label[8];
-      int microbatch, of;
-      if (sscanf(json_string_value(text), "%15s %d %d", pass, &microbatch, &of) != 3 ||
-          strcmp(pass, drawn[kind].pass) != 0 || of != chunk)
-        continue;
+      char label[8];
+      int microbatch;
+      if (!read_pass(text, s, &microbatch)) continue;
       for (int measured = 0; measured < 2; measured++) {
         const double start = at_stage(line, measured ? "got.start_ms" : "got.simulated_start_ms", k);
         const double end = at_stage(line, measured ? "got.end_ms" : "got.simulated_end_ms", k);
@@ -182,15 +195,13 @@ static enum err add_spans(struct figure *f, const json_t *lines, int kind, int c
   return ERR_OK;
 }
 
-static bool has_pass(const json_t *lines, const char *pass, int chunk)
+static bool has_pass(const json_t *lines, const struct shown *s)
 {
   json_t *text;
   size_t k;
-  const size_t length = strlen(pass);
-  json_array_foreach(json_object_get(json_array_get(lines, 0), "got.passes"), k, text) {
-    const char *s = json_string_value(text), *last = strrchr(s, ' ');
-    if (strncmp(s, pass, length) == 0 && s[length] == ' ' && last && atoi(last + 1) == chunk) return true;
-  }
+  int microbatch;
+  json_array_foreach(json_object_get(json_array_get(lines, 0), "got.passes"), k, text)
+    if (read_pass(text, s, &microbatch)) return true;
   return false;
 }
 
@@ -202,6 +213,8 @@ static enum err draw_timeline(struct page *p, const struct evidence *e, const js
   const char *name = record_get_text(record, "case"), *layout = record_get_text(record, "got.layout");
   json_t *lines = evidence_select(e, "timeline", name);
   const int stages = (int)json_array_size(lines);
+  const int64_t chunks = record_get_int(record, "got.chunks", 1);
+  const int each = chunks > CHUNKS_NAMED ? 2 : CHUNKS_NAMED;
   const double window = real_of(record, "got.window_ms");
   snprintf(id, sizeof id, "timeline-%.100s", name);
   TRY_TO(drop, figure_create(id, "time since the first pass of the step, ms", "", &f));
@@ -212,16 +225,19 @@ static enum err draw_timeline(struct page *p, const struct evidence *e, const js
     figure_row_name(f, "ran");
   }
   for (int kind = 0; kind < DRAWN; kind++)
-    for (int chunk = 0; chunk < CHUNKS; chunk++) {
+    for (int chunk = 0; chunk < each; chunk++) {
       char title[64];
-      if (!has_pass(lines, drawn[kind].pass, chunk)) continue;
-      if (record_get_int(record, "got.chunks", 1) > 1)
+      const struct shown s = {kind, chunk, each};
+      if (!has_pass(lines, &s)) continue;
+      if (chunks > CHUNKS_NAMED)
+        snprintf(title, sizeof title, "%s, %s chunks", drawn[kind].name, chunk ? "odd" : "even");
+      else if (chunks > 1)
         snprintf(title, sizeof title, "%s, chunk %d", drawn[kind].name, chunk);
       else
         snprintf(title, sizeof title, "%s", drawn[kind].name);
       TRY_TO(done, figure_series(f, FIGURE_SPAN, title, drawn[kind].colour));
       figure_beside(f, 0, 1, chunk % 2 == 1);
-      TRY_TO(done, add_spans(f, lines, kind, chunk, window));
+      TRY_TO(done, add_spans(f, lines, &s, window));
     }
   figure_title(f, "%s (%s): stages idle %.1f %% of the time, %.1f %% by their list", name,
                layout ? layout : "", 100.0 * real_of(record, "got.of_total"),
@@ -234,19 +250,19 @@ drop:
   return err;
 }
 
-/* One timeline of each schedule and kind of passes: the first with few enough stages to be read. */
+/* One timeline of each schedule and kind of passes: the first with few stages, or else the first there is. */
 static enum err draw_timelines(struct page *p, const struct evidence *e, const json_t *records)
 {
-  enum { SHOWN = 8 };
+  enum { SHOWN = 8, FEW = 4 };
   char shown[SHOWN][64];
   int n = 0;
-  json_t *record;
-  size_t i;
-  json_array_foreach(records, i, record) {
+  const size_t all = json_array_size(records);
+  for (size_t i = 0; i < 2 * all; i++) {
+    const json_t *record = json_array_get(records, i % all);
     char what[64];
     bool seen = false;
     const char *schedule = record_get_text(record, "got.schedule"), *compute = record_get_text(record, "got.compute");
-    if (n == SHOWN || record_get_int(record, "got.stages", 0) > 4 ||
+    if (n == SHOWN || (i < all && record_get_int(record, "got.stages", 0) > FEW) ||
         evidence_first(e, "timeline", record_get_text(record, "case")) == NULL)
       continue;
     snprintf(what, sizeof what, "%.30s %.20s", schedule ? schedule : "", compute ? compute : "");

@@ -54,19 +54,19 @@ static json_t *row_of(const json_t *point)
   if (isfinite(peak)) json_object_set_new(row, "peak_GiB", json_real(peak / (1024.0 * 1024.0 * 1024.0)));
   interval(row, point, "got.efficiency", "efficiency_text");
   interval(row, point, "got.copies", "copies_text");
-  const char *withheld = record_get_text(point, "got.withheld");
-  const char *why = record_get_text(point, "got.correctness_reason");
+  const char *withheld = evidence_said(point, "got.withheld");
+  const char *why = evidence_said(point, "got.correctness_reason");
   char only[128] = "";
   if (json_is_true(json_object_get(point, "got.correctness_only")))
-    snprintf(only, sizeof only, "correctness only: %s", why ? why : "more ranks than cores");
-  json_object_set_new(row, "note", json_string(withheld && withheld[0] ? withheld : only));
+    snprintf(only, sizeof only, "correctness only: %s", why[0] ? why : "more ranks than cores");
+  json_object_set_new(row, "note", json_string(withheld[0] ? withheld : only));
   return row;
 }
 
 static bool of_curve(const json_t *point, const char *curve, const char *scale)
 {
-  const char *c = record_get_text(point, "got.curve"), *s = record_get_text(point, "got.scale");
-  return c && s && strcmp(c, curve) == 0 && strcmp(s, scale) == 0;
+  const char *c = evidence_said(point, "got.curve"), *s = evidence_said(point, "got.scale");
+  return strcmp(c, curve) == 0 && strcmp(s, scale) == 0;
 }
 
 /* One series of E or C over ranks; keeps the last finite value for the title. */
@@ -92,7 +92,7 @@ static enum err curve_series(struct figure *f, const json_t *points, const char 
 static enum err draw_curve(struct page *p, const json_t *points, const json_t *first)
 {
   enum err err;
-  const char *curve = record_get_text(first, "got.curve"), *scale = record_get_text(first, "got.scale");
+  const char *curve = evidence_said(first, "got.curve"), *scale = evidence_said(first, "got.scale");
   const double base = record_get_real(first, "got.base_ranks", 1);
   double e = NAN, e_ranks = NAN, c = NAN, c_ranks = NAN;
   char id[160], label[96];
@@ -122,7 +122,7 @@ done:
 
 static bool is_layout_of(const json_t *point, double ranks)
 {
-  const char *scale = record_get_text(point, "got.scale");
+  const char *scale = evidence_said(point, "got.scale");
   return scale && strcmp(scale, "layout") == 0 && record_get_real(point, "got.ranks", 0) == ranks && isfinite(record_get_real(point, "got.tokens_per_s", NAN));
 }
 
@@ -141,7 +141,7 @@ static enum err draw_layouts(struct page *p, const json_t *points, double ranks)
   TRY_TO(done, figure_series(f, FIGURE_BAR, "", 0));
   json_array_foreach(points, i, point) {
     if (!is_layout_of(point, ranks)) continue;
-    const char *layout = record_get_text(point, "got.layout");
+    const char *layout = evidence_said(point, "got.layout");
     const double rate = record_get_real(point, "got.tokens_per_s", NAN);
     figure_x_name(f, layout ? layout : "");
     TRY_TO(done, figure_point(f, n++, rate, NAN, NAN));
@@ -149,8 +149,8 @@ static enum err draw_layouts(struct page *p, const json_t *points, double ranks)
     if (worst == NULL || rate < record_get_real(worst, "got.tokens_per_s", NAN)) worst = point;
   }
   figure_title(f, "Of %d layouts of %.0f ranks with the same global batch %s is fastest, %.0f tokens/s (E = %.2f); %s keeps %.0f %% of that", n, ranks,
-               record_get_text(best, "got.layout"), record_get_real(best, "got.tokens_per_s", NAN), record_get_real(best, "got.efficiency", NAN),
-               record_get_text(worst, "got.layout"), 100.0 * record_get_real(worst, "got.tokens_per_s", NAN) / record_get_real(best, "got.tokens_per_s", NAN));
+               evidence_said(best, "got.layout"), record_get_real(best, "got.tokens_per_s", NAN), record_get_real(best, "got.efficiency", NAN),
+               evidence_said(worst, "got.layout"), 100.0 * record_get_real(worst, "got.tokens_per_s", NAN) / record_get_real(best, "got.tokens_per_s", NAN));
   err = page_figure(p, f);
 done:
   figure_destroy(f);
@@ -185,10 +185,10 @@ enum err section_scaling(const struct evidence *e, struct page *p)
   const struct table t = {"Speed, each with the conformance case that passed in this run", columns, sizeof columns / sizeof *columns, rows};
   page_table(p, &t, false);
   json_array_foreach(points, i, point) {
-    const char *scale = record_get_text(point, "got.scale");
+    const char *scale = evidence_said(point, "got.scale");
     bool seen = scale && strcmp(scale, "layout") == 0; /* no curve */
     for (size_t k = 0; k < i; k++)
-      seen = seen || of_curve(json_array_get(points, k), record_get_text(point, "got.curve"), record_get_text(point, "got.scale"));
+      seen = seen || of_curve(json_array_get(points, k), evidence_said(point, "got.curve"), evidence_said(point, "got.scale"));
     if (!seen) TRY_TO(done, draw_curve(p, points, point));
   }
   TRY_TO(done, draw_all_layouts(p, points));

@@ -179,6 +179,16 @@ static void divisors_around(int64_t n, int64_t value, int64_t *below, int64_t *a
   while (n % *above != 0) (*above)++;
 }
 
+/* "4, 6": those divisors; "12": where both are one. */
+static const char *divisors_text(int64_t n, int64_t value, char out[48])
+{
+  int64_t below, above;
+  divisors_around(n, value, &below, &above);
+  if (below == above) snprintf(out, 48, "%" PRId64, below);
+  else snprintf(out, 48, "%" PRId64 ", %" PRId64, below, above);
+  return out;
+}
+
 static enum err finish_model(struct run_config *c)
 {
   const struct model_shape *shape = model_shape_find(c->model);
@@ -195,12 +205,10 @@ static enum err finish_model(struct run_config *c)
   if (c->vocab == 0) c->vocab = shape->vocab;
   if (c->sequence == 0) c->sequence = c->positions;
 
-  if (c->hidden % c->heads != 0) {
-    int64_t below, above;
-    divisors_around(c->hidden, c->heads, &below, &above);
-    FAIL(ERR_CONFIG, "heads: %" PRId64 " does not divide hidden = %" PRId64 "; nearest valid: %" PRId64 ", %" PRId64, c->heads,
-         c->hidden, below, above);
-  }
+  char near[48];
+  if (c->hidden % c->heads != 0)
+    FAIL(ERR_CONFIG, "heads: %" PRId64 " does not divide hidden = %" PRId64 "; nearest valid: %s", c->heads, c->hidden,
+         divisors_text(c->hidden, c->heads, near));
   if (c->sequence > c->positions)
     FAIL(ERR_CONFIG, "sequence: %" PRId64 " is longer than the model's positions; valid: 1..%" PRId64, c->sequence, c->positions);
   if (2 * c->reused > c->layers)
@@ -246,11 +254,10 @@ static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common
 /* Whole heads to each of n tensor ranks. */
 static enum err finish_heads(const struct run_config *c, const char *key, int64_t n)
 {
+  char near[48];
   if (c->heads % n == 0) return ERR_OK;
-  int64_t below, above;
-  divisors_around(c->heads, n, &below, &above);
-  FAIL(ERR_CONFIG, "%s: %" PRId64 " does not divide heads = %" PRId64 "; nearest valid: %" PRId64 ", %" PRId64, key, n, c->heads,
-       below, above);
+  FAIL(ERR_CONFIG, "%s: %" PRId64 " does not divide heads = %" PRId64 "; nearest valid: %s", key, n, c->heads,
+       divisors_text(c->heads, n, near));
 }
 
 static enum err finish_tensor(const struct run_config *c)
@@ -267,12 +274,9 @@ static enum err finish_tensor(const struct run_config *c)
   }
   const int64_t rows = c->micro_batch * c->sequence;
   if (rows % c->tp != 0) {
-    int64_t below, above;
-    char also[32] = "";
-    divisors_around(common_divisor(c->heads, rows), c->tp, &below, &above);
-    if (above != below) snprintf(also, sizeof also, ", %" PRId64, above);
+    char near[48];
     FAIL(ERR_CONFIG, "tp: %" PRId64 " does not divide micro_batch * sequence = %" PRId64 " tokens, which sequence_parallel shares; "
-         "nearest valid: %" PRId64 "%s", c->tp, rows, below, also);
+         "nearest valid: %s", c->tp, rows, divisors_text(common_divisor(c->heads, rows), c->tp, near));
   }
   return ERR_OK;
 }
@@ -347,8 +351,13 @@ static enum err finish_emulated(const struct run_config *c)
   return ERR_OK;
 }
 
+enum { RANKS_MAX = 65536 }; /* of a job, as of each of its degrees: ranks are numbers of type int everywhere */
+
 static enum err finish_layout(struct run_config *c)
 {
+  if (config_ranks(c) > RANKS_MAX)
+    FAIL(ERR_CONFIG, "dp * tp * pp: %" PRId64 " * %" PRId64 " * %" PRId64 " = %" PRId64 " ranks; valid: at most %d together", c->dp, c->tp,
+         c->pp, config_ranks(c), RANKS_MAX);
   TRY(finish_emulated(c));
   TRY(finish_zero(c));
   TRY(finish_tensor(c));
@@ -385,6 +394,9 @@ static enum err finish_training(struct run_config *c)
            c->lr_decay, c->lr_warmup, c->lr_warmup + 1);
   }
   /* A document of one token has no target, so each needs two. */
+  if (c->policy == POLICY_PADDED && c->sequence < 2)
+    FAIL(ERR_CONFIG, "sequence: %" PRId64 " token with policy padded, where each document has two or more; valid: 2 or more, or policy chunked",
+         c->sequence);
   if (c->policy == POLICY_PADDED && 2 * c->documents_each > c->sequence)
     FAIL(ERR_CONFIG, "documents_each: %" PRId64 " do not fit in a sequence of %" PRId64 " tokens; valid: 1..%" PRId64,
          c->documents_each, c->sequence, c->sequence / 2);

@@ -40,7 +40,8 @@ static enum err read_list(const struct run_config *run, struct partition *p)
     char *end;
     errno = 0;
     const int64_t layers = strtoll(at, &end, 10);
-    if (end == at || errno || (*end != ',' && *end != '\0'))
+    const char *digits = at + (*at == '-'); /* as for any number: no blank, no plus */
+    if (*digits < '0' || *digits > '9' || errno || (*end != ',' && *end != '\0'))
       FAIL(ERR_CONFIG, "stages: '%s' is no list at '%s'; valid: even, auto, or %d numbers such as 3,3,2", run->stages, at, p->stages);
     if (layers < 1)
       FAIL(ERR_CONFIG, "stages: %s has a stage of %" PRId64 " layers; valid: 1 or more each", run->stages, layers);

@@ -119,6 +119,9 @@ static void refused(int64_t layers, int64_t pp, int64_t chunks, const char *stag
 
 static void wrong_lists_are_refused(void)
 {
+  refused(8, 3, 1, "3, 3, 2", "no list at ' 3, 2'");
+  refused(8, 3, 1, "+3,3,2", "no list at '+3,3,2'");
+  refused(8, 3, 1, "3,3,", "no list at ''");
   refused(8, 3, 1, "3,3", "stages: 3,3 are 2; valid: pp * chunks = 3 * 1 = 3 of them");
   refused(8, 3, 1, "2,2,2,2", "are 4; valid");
   refused(8, 3, 1, "3,3,3", "9 layers together; valid: 8");

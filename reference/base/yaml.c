@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <yaml.h>
 
 enum { DEPTH_MAX = 32 }; /* real files have five; a file of brackets must not end the stack */
@@ -191,6 +193,14 @@ enum err yaml_parse(const char *text, const char *name, struct yaml **out)
   const enum err err = read_stream(&r, out);
   yaml_parser_delete(&r.parser);
   return err ? err_trace(err, __FILE__, __LINE__) : ERR_OK;
+}
+
+enum err yaml_look(const char *what, const char *path)
+{
+  struct stat st;
+  if (stat(path, &st) != 0 || access(path, R_OK) != 0) FAIL(ERR_CONFIG, "%s %s: %s", what, path, strerror(errno));
+  if (S_ISDIR(st.st_mode)) FAIL(ERR_CONFIG, "%s %s: %s", what, path, strerror(EISDIR));
+  return ERR_OK;
 }
 
 enum err yaml_read(const char *path, struct yaml **out)

@@ -17,6 +17,8 @@ struct yaml {
   struct yaml **keys;      /* map: scalars                                   */
   struct yaml **values;    /* list and map                                   */
 };
+/* Is there a file to read?  Fails: ERR_CONFIG "what path: why" (also: it is a folder), a mistake of whoever named it. */
+enum err yaml_look(const char *what, const char *path);
 /* Owner of *out: the caller, until yaml_destroy().  Fails: ERR_IO, ERR_CONFIG "path:line:column: ...". */
 enum err yaml_read(const char *path, struct yaml **out);
 enum err yaml_parse(const char *text, const char *name, struct yaml **out);

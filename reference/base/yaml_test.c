@@ -71,6 +71,15 @@ static void what_has_no_use_here_is_refused_with_its_place(void)
   }
 }
 
+static void a_name_that_is_no_file_is_a_mistake(void)
+{
+  CHECK_ERR(yaml_look("run file", "/nowhere/at/all"), ERR_CONFIG);
+  CHECK_TEXT_HAS(err_text(), "run file /nowhere/at/all: No such file");
+  CHECK_ERR(yaml_look("suite", "/tmp"), ERR_CONFIG);
+  CHECK_TEXT_HAS(err_text(), "suite /tmp: Is a directory");
+  CHECK_OK(yaml_look("run file", "/dev/null"));
+}
+
 static void a_file_of_brackets_is_refused(void)
 {
   char text[600];
@@ -121,6 +130,7 @@ int main(void)
     TEST(the_tree_has_kinds_texts_and_places),
     TEST(lists_and_maps_grow),
     TEST(what_has_no_use_here_is_refused_with_its_place),
+    TEST(a_name_that_is_no_file_is_a_mistake),
     TEST(a_file_of_brackets_is_refused),
     TEST(a_file_is_read_or_the_reason_is_told),
     TEST(no_memory_is_told_and_leaks_nothing),

@@ -1,7 +1,9 @@
 /* main.c - shardmark-train: run files in, records and tensors out. */
 #include "base/config.h"
 #include "base/log.h"
+#include "base/yaml.h"
 #include "data/data.h"
+#include "params/params.h"
 #include "train/job.h"
 
 #include <argp.h>
@@ -46,10 +48,11 @@ static enum err set(struct run_config *c, const char *setting)
 static enum err read_run(const struct request *r, const char *file, struct run_config *out)
 {
   config_default(out);
-  if (access(file, R_OK) != 0) FAIL(ERR_CONFIG, "run file %s: %s", file, strerror(errno)); /* a mistake of whoever named it */
+  TRY(yaml_look("run file", file));
   TRY(config_read(file, out));
   for (int i = 0; i < r->n_settings; i++) TRY(set(out, r->settings[i]));
-  TRY(config_finish(out));
+  const enum err err = config_finish(out);
+  if (err) FAIL(err, "%s: %s", file, err_text()); /* of several files, which */
   return ERR_OK;
 }
 
@@ -59,13 +62,16 @@ static enum err read_runs(const struct request *r, struct run_config *out)
   return ERR_OK;
 }
 
-/* What can be said of the runs without ranks: keys, and whether their data are there. */
+/* What can be said of the runs without ranks: keys, names of parameters, and whether their data are there. */
 static enum err check_data(const struct run_config *run)
 {
   enum err err;
+  struct param_table *table = NULL;
   struct corpus *corpus = NULL;
   struct data_plan *plan = NULL;
   if (run->task != TASK_TRAIN) return ERR_OK;
+  TRY(params_create(run, &table));
+  params_destroy(table);
   if (!run->batch_file[0]) TRY(corpus_open(run, &corpus));
   TRY_TO(close_corpus, data_plan_create(run, corpus, &plan));
 close_corpus:
@@ -78,7 +84,8 @@ static enum err check_runs(const struct request *r, struct run_config *runs)
 {
   TRY(read_runs(r, runs));
   for (int i = 0; i < r->n_files; i++) {
-    TRY(check_data(&runs[i]));
+    const enum err err = check_data(&runs[i]);
+    if (err) FAIL(err, "%s: %s", r->files[i], err_text());
     printf("%s: ok, %lld ranks\n", r->files[i], (long long)config_ranks(&runs[i]));
   }
   return ERR_OK;
@@ -157,15 +164,15 @@ int main(int argc, char **argv)
   static const struct argp argp = {options, parse, "FILE...", "Trains as each run file says, one after the other, under mpirun or alone.",
                                    NULL, NULL, NULL};
   argp_err_exit_status = STATUS_USAGE;
-  last_words_block();
   err_on_bug(end_job);
   struct request r = {.files = calloc((size_t)argc, sizeof *r.files), .settings = calloc((size_t)argc, sizeof *r.settings)};
   struct run_config *runs = calloc((size_t)argc, sizeof *runs);
   if (r.files == NULL || r.settings == NULL || runs == NULL) return STATUS_INVALID;
   argp_parse(&argp, argc, argv, 0, NULL, &r);
 
+  if (!r.check) last_words_block(); /* before MPI has threads; a check can be interrupted wherever it reads */
   const enum err err = r.check ? check_runs(&r, runs) : run_job(&r, runs);
-  if (err && r.check) print_error(0, "");
+  if (err && r.check) fprintf(stderr, "shardmark-train: %s\n", err_text()); /* no ranks, and a mistake in a file has no trail */
   free(runs);
   free(r.settings);
   free(r.files);

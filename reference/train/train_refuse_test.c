@@ -29,7 +29,10 @@ static void check_needs_no_ranks(void)
   CHECK_TEXT_HAS(fixture_output(), "four.yaml: ok, 3 ranks");
   fixture_run("bad", "global_batch: 7\nmicro_batch: 2");
   CHECK(TRAIN(1, "--check", "four", "bad") == 2);
-  CHECK_TEXT_HAS(fixture_output(), "global_batch: 7");
+  CHECK_TEXT_HAS(fixture_output(), "bad.yaml: global_batch: 7"); /* of two files, which */
+  fixture_run("name", "frozen: nothing");
+  CHECK(TRAIN(1, "--check", "name") == 2);
+  CHECK_TEXT_HAS(fixture_output(), "name.yaml: frozen: 'nothing' is part of no parameter's name");
   CHECK(TRAIN(1, "--check") == 2);
   CHECK(TRAIN(1, "--set=steps", "four") == 2);
   CHECK_TEXT_HAS(fixture_output(), "key=value");

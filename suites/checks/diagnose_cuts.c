@@ -12,6 +12,9 @@ bool cuts_messages_wait_for_each_other(const struct signs *s)
 {
   const char *text = s->run->text;
   if (signs_failed(s, "ends") == NULL || strcmp(s->run->end, "timeout") != 0 || s->run->config.pp == 1) return false;
+  static const char *const elsewhere[] = {"is stopped", "is gone", "has finished", "is behind"}; /* that rank is what they wait for */
+  for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+    if (strstr(text, elsewhere[i])) return false;
   return strstr(text, "wait") && (strstr(text, "outputs #") || strstr(text, "gradients #"));
 }
 

@@ -37,16 +37,19 @@ static char *next_part(char **rest)
 enum err cut_lay(const char *text, struct run_config *c)
 {
   char copy[256], *rest = copy;
+  bool given[KEYS] = {false};
   struct run_config laid = *c;
   snprintf(copy, sizeof copy, "%s", text);
   for (char *part; (part = next_part(&rest)) != NULL;) {
     char *equals = strchr(part, '=');
-    bool known = false;
+    int key = 0;
     if (equals == NULL)
       FAIL(ERR_CONFIG, "--layout %s: '%s' is no key=value; valid: as in dp=2,tp=2,pp=2,schedule=1f1b", text, part);
     *equals = '\0';
-    for (int i = 0; i < KEYS; i++) known = known || strcmp(part, keys[i]) == 0;
-    if (!known) return unknown(text, part);
+    while (key < KEYS && strcmp(part, keys[key]) != 0) key++;
+    if (key == KEYS) return unknown(text, part);
+    if (given[key]) FAIL(ERR_CONFIG, "--layout %s: '%s' stands twice; valid: once", text, part);
+    given[key] = true;
     TRY(config_set(&laid, part, equals + 1));
   }
   *c = laid;

@@ -37,7 +37,7 @@ static void mistakes_name_what_was_asked(void)
 {
   static const struct {
     const char *text, *part;
-  } bad[] = {{"dp", "'dp' is no key=value"}, {"steps=2", "no 'steps' in a layout"}, {"dp=2,", "'' is no key=value"},
+  } bad[] = {{"dp", "'dp' is no key=value"}, {"steps=2", "no 'steps' in a layout"}, {"dp=2,", "'' is no key=value"}, {"dp=2,tp=2,dp=4", "'dp' stands twice"},
              {"tpp=2", "nearest: tp"},       {"schedule=1f1", "valid: gpipe|1f1b"}, {"tp=0", "1..65536"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     struct run_config c, was;

@@ -127,6 +127,7 @@ enum err list_print(const char *what, enum list_form form)
 {
   const bool json = form == LIST_JSON;
   if (what && strcmp(what, "schema") == 0 && !json) return record_schema_markdown(stdout);
+  if (what && strcmp(what, "schema") == 0) FAIL(ERR_CONFIG, "list schema: there is no JSON of it; valid: `list schema`, as Markdown");
   if (form == LIST_MARKDOWN && (what == NULL || strcmp(what, "options") != 0))
     FAIL(ERR_CONFIG, "list %s: only `list options` is printed as Markdown", what ? what : "");
   if (form == LIST_MARKDOWN) {

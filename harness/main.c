@@ -21,7 +21,7 @@ static enum status say_error(const char *verb, enum err err)
   fflush(stdout);
   fprintf(stderr, "shardmark %s: %s\n", verb, err_text());
   if (getenv("SHARDMARK_TRAIL")) fprintf(stderr, "  at %s\n", err_trail());
-  return err_status(err);
+  return err == ERR_FORMAT ? STATUS_INVALID : err_status(err); /* a damaged file says nothing of the checks */
 }
 
 /* Words to argp as "shardmark VERB"; usage errors end with status 2. */
@@ -61,6 +61,13 @@ static const struct argp_option run_words[] = {
   {"keep", KEY_KEEP, NULL, 0, "keep the tensors of passed cases, too", 0},
   {0}};
 
+static const char *name_of(int key)
+{
+  int i = 0;
+  while (run_words[i].key != key) i++;
+  return run_words[i].name;
+}
+
 static enum err run_word(struct asked *a, int key, const char *text)
 {
   char *end;
@@ -90,7 +97,8 @@ static enum err run_word(struct asked *a, int key, const char *text)
                {KEY_RESUME, a->resume, sizeof a->resume}, {KEY_FAULT, a->fault, sizeof a->fault},    {KEY_ONLY, a->only, sizeof a->only}};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     if (texts[i].key != key) continue;
-    if (strlen(text) >= texts[i].room || *text == '\0') FAIL(ERR_CONFIG, "'%.80s': empty or too long a value", text);
+    if (strlen(text) >= texts[i].room || *text == '\0')
+      FAIL(ERR_CONFIG, "--%s: %zu bytes '%.40s'; valid: 1 to %zu bytes", name_of(key), strlen(text), text, texts[i].room - 1);
     snprintf(texts[i].at, texts[i].room, "%s", text);
     return ERR_OK;
   }
@@ -133,8 +141,9 @@ static enum status verb_train(int argc, char **argv)
 {
   char trainer[4096];
   if (argc < 2 || strcmp(argv[1], "--help") == 0) {
-    fprintf(argc < 2 ? stderr : stdout, "Usage: shardmark train [--check] FILE...\n"
-                                        "Training runs, alone or under mpirun; --check validates the run files without MPI.\n");
+    fprintf(argc < 2 ? stderr : stdout, "Usage: shardmark train [--check] [--set KEY=VALUE]... FILE...\n"
+                                        "Training runs, alone or under mpirun; --check validates the run files without MPI;\n"
+                                        "--set goes over every run file (see list options).\n");
     return argc < 2 ? STATUS_USAGE : STATUS_PASS;
   }
   const enum err err = place_trainer(trainer, sizeof trainer);

@@ -106,6 +106,11 @@ enum err results_resume(const char *dir, struct results *r, json_t **asked)
   snprintf(path, sizeof path, "%s/summary.json", r->dir);
   json_t *summary = json_load_file(path, 0, &why);
   if (summary == NULL) FAIL(ERR_FORMAT, "%s:%d: %s", path, why.line, why.text);
+  const json_int_t schema = json_integer_value(json_object_get(summary, "schema"));
+  if (schema != RECORD_SCHEMA) {
+    json_decref(summary);
+    FAIL(ERR_FORMAT, "%s: schema %lld is another version's; valid: %d", path, (long long)schema, RECORD_SCHEMA);
+  }
   *asked = json_incref(json_object_get(summary, "asked"));
   json_decref(summary);
   if (!json_is_object(*asked)) {

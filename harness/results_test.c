@@ -100,6 +100,9 @@ static void what_is_no_results_directory_cannot_be_resumed(void)
   if (!make("broken", &made)) return;
   put("broken/summary.json", "{\"schema\":1,");
   CHECK_ERR(results_resume(made.dir, &r, &asked), ERR_FORMAT);
+  put("broken/summary.json", "{\"schema\":2,\"asked\":{}}");
+  CHECK_ERR(results_resume(made.dir, &r, &asked), ERR_FORMAT);
+  CHECK_TEXT_HAS(err_text(), "schema 2 is another version's; valid: 1");
   put("broken/summary.json", "{\"schema\":1}");
   CHECK_ERR(results_resume(made.dir, &r, &asked), ERR_FORMAT);
 }

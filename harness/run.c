@@ -204,7 +204,7 @@ static const char *not_a_gpu(const struct plan *p)
   return "";
 }
 
-static enum status say_verdict(const struct session *s, const char *score)
+static enum status say_verdict(const struct session *s, const char *score, bool reported)
 {
   char skipped[1024];
   const struct trial_count c = trial_count(&s->plan);
@@ -214,7 +214,8 @@ static enum status say_verdict(const struct session *s, const char *score)
   list_skipped(&s->plan, skipped, sizeof skipped);
   if (*score) printf("%s\n", score);
   if (s->trouble[0]) printf("invalid: %s\n", s->trouble);
-  printf("%sresults: %s\nreport:  %s/report.html\n", not_a_gpu(&s->plan), s->results.dir, s->results.dir);
+  printf("%sresults: %s\n", not_a_gpu(&s->plan), s->results.dir);
+  if (reported) printf("report:  %s/report.html\n", s->results.dir);
   printf("%s: %d passed, %d failed, %d invalid, %d inconclusive, %d skipped%s%s%s, %d not run\n",
          s->interrupted ? "INTERRUPTED" : outcome_name(overall), c.passed, c.failed, c.invalid, c.inconclusive, c.skipped,
          *skipped ? " (" : "", skipped, *skipped ? ")" : "", c.not_run);
@@ -238,8 +239,9 @@ static enum err carry_out(struct session *s, enum status *status)
   s->interrupted = interrupt_seen(); /* from here on a signal comes too late to change what was found */
   explain_left_out(s);
   if (session_summary(s) != ERR_OK && !s->trouble[0]) snprintf(s->trouble, sizeof s->trouble, "%s", err_text());
-  if (report_write(s->results.dir) != ERR_OK && !s->trouble[0]) snprintf(s->trouble, sizeof s->trouble, "no report: %s", err_text());
-  *status = say_verdict(s, score);
+  const bool reported = report_write(s->results.dir) == ERR_OK;
+  if (!reported && !s->trouble[0]) snprintf(s->trouble, sizeof s->trouble, "no report: %s", err_text());
+  *status = say_verdict(s, score, reported);
   return ERR_OK;
 }
 

@@ -1,7 +1,8 @@
 /* run_test.c - the program as it is used, with a launcher and a trainer that are scripts.
  *
  * The trainer does what the seed of each run file says: 1 trains, 2 crashes, 3 says that
- * this machine is unfit, 4 hangs, 5 sends the harness an interrupt and hangs, 6 fills its records with rubbish.
+ * this machine is unfit, 4 hangs, 5 sends the harness an interrupt and hangs, 6 fills its records with rubbish,
+ * 8 removes the results.
  */
 #include "testing/check.h"
 
@@ -34,6 +35,7 @@ static const char trainer[] =
   "  3) exit 3;;\n"
   "  4) sleep 1000;;\n"
   "  5) kill -INT $(cat $ROOT/pid); sleep 1000;;\n"
+  "  8) rm -rf $(dirname $(dirname $dir)); exit 0;;\n"
   "  6) echo 'no json' >$dir/rank0.jsonl; echo '{}' >>$dir/rank0.jsonl; exit 0;;\n"
   "  esac\n"
   "  for ((r = 0; r < ranks; r++)); do for s in 0 1; do echo '{\"schema\":1,\"kind\":\"step\",\"case\":\"x\",\"rank\":'$r',\"step\":'$s'}'; done; echo '{\"schema\":1,\"kind\":\"done\",\"case\":\"x\",\"rank\":'$r',\"got.error\":\"\",\"got.error_kind\":\"ok\"}'; done"
@@ -138,6 +140,14 @@ static void records_that_are_no_records_fail_their_case(void)
   CHECK(shardmark("report %s/rubbish") == 0);
 }
 
+static void results_that_vanish_make_no_verdict(void)
+{
+  SUITE("vanish.yaml", "  a: {seed: 8, priority: 1}\n  b: {dp: 2, priority: 2}\n");
+  CHECK(shardmark("run %s/vanish.yaml --out %s/vanish") == 3);
+  CHECK_TEXT_HAS(said, "INVALID: 0 passed");
+  CHECK(strstr(said, "report:") == NULL); /* there is none */
+}
+
 static void an_interrupt_keeps_what_there_is_and_can_be_resumed(void)
 {
   char link[256];
@@ -151,6 +161,10 @@ static void an_interrupt_keeps_what_there_is_and_can_be_resumed(void)
   CHECK(shardmark("run --resume %s/stop") == 0);
   CHECK(verdict_is("stop", NULL, "PASS") && verdict_is("stop", "b", "PASS") && verdict_is("stop", "c", "PASS"));
   CHECK(launches("once") == before && before == 1); /* a verdict that stands is not made again */
+  SUITE("stop.yaml", "  once: {priority: 1, clip: 2}\n  b: {seed: 7, seconds: 60, dp: 2, priority: 2}\n  c: {dp: 3, priority: 3}\n");
+  CHECK(shardmark("run --resume %s/stop") == 0);
+  CHECK_TEXT_HAS(said, "once: its settings are not those of its verdict");
+  CHECK(launches("once") == before + 1 && verdict_is("stop", "once", "PASS"));
   snprintf(link, sizeof link, "run %s/stop.yaml --resume %s/stop", root, root);
   CHECK(shardmark(link) == 2);
 }
@@ -313,6 +327,7 @@ int main(void)
     TEST(a_hang_fails_its_case_in_bounded_time),
     TEST(an_unfit_machine_is_invalid),
     TEST(records_that_are_no_records_fail_their_case),
+    TEST(results_that_vanish_make_no_verdict),
     TEST(an_interrupt_keeps_what_there_is_and_can_be_resumed),
     TEST(a_spent_budget_lists_what_it_left_out),
     TEST(more_ranks_than_cores_have_no_speed),

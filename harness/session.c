@@ -159,17 +159,31 @@ static void take_judged(struct trial *t, const json_t *r)
   copy_text(r, "got.diagnosed", t->diagnosis.fault, sizeof t->diagnosis.fault);
 }
 
+/* The settings that the run had when it was last started, or none that can be read. */
+static bool settings_of(const struct run *run, struct run_config *out)
+{
+  char path[CONFIG_PATH];
+  config_default(out);
+  return snprintf(path, sizeof path, "%s/run.yaml", run->dir) < (int)sizeof path && config_read(path, out) == ERR_OK;
+}
+
+/* Its suite says something else now: the verdict is of another case. */
+static bool settings_changed(const struct session *s, const struct trial *t)
+{
+  struct run_config was;
+  if (t->run < 0 || t->part == PART_POINT || t->part == PART_TIMED) return false;
+  const struct run *run = &s->plan.runs[t->run];
+  return settings_of(run, &was) && !plan_same(&was, &run->config);
+}
+
 /* A run is taken over if it ended well, with these very settings, and what it wrote is still there. */
 static enum err take_run(struct run *run, const json_t *r)
 {
-  char path[CONFIG_PATH];
   struct run_config c;
   json_t *records;
   const char *end = record_get_text(r, "got.end"), *text = record_get_text(r, "got.text");
   if (end == NULL || strcmp(end, "exited") != 0 || record_get_int(r, "got.status", -1) != 0 || (text && *text)) return ERR_OK;
-  if (snprintf(path, sizeof path, "%s/run.yaml", run->dir) >= (int)sizeof path) return ERR_OK;
-  config_default(&c);
-  if (config_read(path, &c) != ERR_OK || !plan_same(&c, &run->config)) return ERR_OK;
+  if (!settings_of(run, &c) || !plan_same(&c, &run->config)) return ERR_OK;
   if (results_read_run(run->dir, &records) != ERR_OK) return ERR_OK;
   if (json_array_size(records) == 0 || !results_tensors_there(run->dir, records)) {
     json_decref(records);
@@ -213,6 +227,10 @@ enum err session_restore(struct session *s)
   for (int k = 0; k < s->plan.n_trials; k++) {
     struct trial *t = &s->plan.trials[k];
     int needed[NEEDED_MAX];
+    if (t->state == TRIAL_JUDGED && settings_changed(s, t)) {
+      progress_say(&s->progress, "%s: its settings are not those of its verdict, so it runs again", t->name);
+      t->state = TRIAL_WAITING;
+    }
     if (t->state != TRIAL_JUDGED) t->n_verdicts = 0;
     if (t->state != TRIAL_JUDGED || t->run < 0 || t->part == PART_POINT) continue;
     const int n = plan_runs_of(t, needed, NEEDED_MAX);

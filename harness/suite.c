@@ -204,7 +204,7 @@ enum err suite_read(const char *path, struct suite **out)
 {
   enum err err;
   *out = NULL;
-  if (access(path, R_OK) != 0) FAIL(ERR_CONFIG, "suite %s: %s", path, strerror(errno)); /* a mistake of whoever named it */
+  TRY(yaml_look("suite", path));
   struct suite *s = calloc(1, sizeof *s);
   if (s == NULL) FAIL(ERR_MEMORY, "suite %s: %zu bytes", path, sizeof *s);
   const char *slash = strrchr(path, '/'), *stem = slash ? slash + 1 : path;

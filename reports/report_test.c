@@ -56,6 +56,10 @@ static const char records[] =
     "\"got.window_ms\":60,\"got.bubble_ms\":30,\"got.of_ideal\":1.0,\"got.of_total\":0.5,\"got.simulated_window_ms\":59,\"got.simulated_bubble_ms\":29,"
     "\"got.stage_idle_ms\":[30,30],\"got.stage_schedule_ms\":[20,20],\"got.stage_imbalance_ms\":[9,9],\"got.stage_transfer_ms\":[1,1]")
   LINE(0) LINE(1)
+  R("hidden", "seen", "\"got.layout\":\"dp2\",\"got.hosts\":2,\"got.bucket\":512,\"got.transfers\":3,\"got.agrees\":true,\"got.alone_ms\":80,\"got.exposed_ms\":20,"
+    "\"got.traced_ms\":19,\"got.coverable_ms\":60,\"got.hidden\":0.75,\"got.hidden_repeats\":[0.7,0.75,0.78],\"got.compute_slowdown\":1.21,"
+    "\"got.bare_hidden\":0.8,\"got.bare_hidden_repeats\":[0.79,0.8,0.81],\"got.evidence\":\"good\"")
+  R("hidden", "doubted", "\"got.agrees\":false,\"got.alone_ms\":80,\"got.exposed_ms\":1,\"got.hidden\":0.99,\"got.compute_slowdown\":1")
   "{\"schema\":1,\"kind\":\"ste"; /* a kill cut this one short */
 
 static char dir[64];
@@ -134,6 +138,9 @@ static void every_form_says_what_the_records_say(void)
   CHECK(has("report.md", "1 passed, 1 failed, 1 invalid, 1 inconclusive, 1 skipped, 0 not run"));
   CHECK(has("report.md", "rank 1 is busy 20 ms a step, 11 % longer"));
   CHECK(has("report.md", "2 ranks keep 95 % of the rate a rank has at N0 = 1; copies without communication keep 97 %"));
+  CHECK(has("report.md", "Compute hides up to 75 % of the transfers over replicas (seen), and takes 1.21 times as long meanwhile"));
+  CHECK(has("report.md", "Where it hides most (seen) the trainer hides 75 %, the bare program 80 %"));
+  CHECK(has("report.md", "| doubted |") && has("report.md", "| no |"));
   CHECK(has("report.md", "within 10.0 % of the closed formula (farthest: mem-dp2)"));
   CHECK(has("report.md", "caught 1 of 1, 0 false alarms in 9 clean runs"));
   CHECK(has("report.md", "good: the sharded loss stays within the bound; nearest at step 0, 10.0 times below it"));

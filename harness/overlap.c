@@ -4,6 +4,7 @@
 
 #include "suites/checks/hidden.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,7 +66,7 @@ static enum err record(struct record_file *f, const struct trial *t, const struc
   for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
     char key[64];
     const struct hidden_figure *x = figure_of(h, i);
-    if (figures[i].bare && !h->has_bare) continue;
+    if ((figures[i].bare && !h->has_bare) || isnan(x->value)) continue;
     record_real(f, figures[i].key, x->value);
     snprintf(key, sizeof key, "%s_repeats", figures[i].key);
     record_reals(f, key, x->each, h->repeats);

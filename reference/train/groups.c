@@ -85,7 +85,7 @@ static enum err create_shards(struct trainer *t, const int *replicas, int n)
   const size_t bytes = (size_t)largest_bucket(t) * dtype_bytes(run_reduce_type(&t->run));
   TRY(create_over_replicas(t, "dp", t->transfer, mine, shards, bytes, &t->groups.dp));
   TRY(create_over_replicas(t, "gather", t->gather, mine, shards, 0, &t->groups.gather)); /* in place: no scratch */
-  TRY(create_over_replicas(t, "shards", t->compute, mine, shards, (size_t)t->table->n * sizeof(double), &t->groups.shards));
+  TRY(create(t, "shards", t->compute, mine, shards, (size_t)t->table->n * sizeof(double), &t->groups.shards)); /* numbers, as "sums" */
   if (groups == 1) return ERR_OK;
   int *same = malloc((size_t)groups * sizeof *same);
   if (same == NULL) FAIL(ERR_MEMORY, "list of %d ranks", groups);

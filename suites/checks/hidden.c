@@ -27,6 +27,7 @@ static struct run_config settings_of(const struct run_config *c, enum kind kind)
   memset(s.out, 0, sizeof s.out);
   if (kind == SILENT) s.communicate = false;
   if (kind == ALONE) s.overlap = s.overlap_gather = s.overlap_p2p = false, s.align = true;
+  if (kind == ALONE && s.zero == 3) s.prefetch = 0;
   if (kind == BARE) s.task = TASK_OVERLAP;
   return s;
 }
@@ -58,6 +59,8 @@ static int ascending(const void *a, const void *b)
 static double median(const double *x, int n)
 {
   double sorted[STEPS];
+  for (int i = 0; i < n; i++)
+    if (isnan(x[i])) return NAN;
   memcpy(sorted, x, (size_t)n * sizeof *x);
   qsort(sorted, (size_t)n, sizeof *sorted, ascending);
   return n % 2 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
@@ -95,11 +98,15 @@ static double time_at(const json_t *time, const char *key, size_t i)
   return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+/* Weights are gathered beside the next step's forward. */
+static bool gathers_beside_next(const struct run_config *c) { return (c->zero == 1 || c->zero == 2) && c->overlap_gather; }
+
 /* Adds up the transfers that the ranks name alike. */
-static enum err add_transfers(const json_t *const *traces, const json_t *const *times, int ranks, struct one_step *out)
+static enum err add_transfers(const json_t *const *traces, const json_t *const *times, int ranks, bool beside_next, struct one_step *out)
 {
   const json_t *calls = json_object_get(traces[0], "got.calls");
   double first_ready[RANKS];
+  bool unfinished = false; /* goes on beside the next step: its time is not in this one's records */
   for (int r = 0; r < ranks; r++) first_ready[r] = NAN;
   for (size_t i = 0; i < json_array_size(calls); i++) {
     const char *call = json_string_value(json_array_get(calls, i));
@@ -110,14 +117,19 @@ static enum err add_transfers(const json_t *const *traces, const json_t *const *
       const double at = time_at(times[r], "got.calls_ready_ms", i);
       if (!is_same_call(call, theirs)) FAIL(ERR_FORMAT, "rank %d names '%s' where rank 0 names '%s'", r, theirs ? theirs : "", call);
       if (isnan(at)) FAIL(ERR_UNAVAILABLE, "rank %d told no times of its calls (trace_time)", r);
-      if (isnan(first_ready[r])) first_ready[r] = at;
+      unfinished = unfinished || at < 0;
+      if (isnan(first_ready[r]) && at >= 0) first_ready[r] = at;
       ready = fmax(ready, at);
       end = fmax(end, time_at(times[r], "got.calls_end_ms", i));
     }
     out->transfers_ms += end - ready;
     out->calls++;
   }
-  for (int r = 0; r < ranks; r++) out->left_ms = fmax(out->left_ms, evidence_real(times[r], "got.backward_end_ms") - first_ready[r]);
+  if (unfinished) out->transfers_ms = NAN;
+  for (int r = 0; r < ranks; r++) {
+    const double next_ms = beside_next ? evidence_real(times[r], "got.forward_ms") : 0;
+    out->left_ms = fmax(out->left_ms, evidence_real(times[r], "got.backward_end_ms") - first_ready[r] + next_ms);
+  }
   return ERR_OK;
 }
 
@@ -137,7 +149,7 @@ static enum err take_step(const struct run_data *run, int64_t step, struct one_s
     out->busy_ms = fmax(out->busy_ms, sum);
     out->stream_ms = fmax(out->stream_ms, sum + evidence_real(times[r], "got.exposed_replicas_ms"));
   }
-  return add_transfers(traces, times, ranks, out);
+  return add_transfers(traces, times, ranks, gathers_beside_next(&run->config), out);
 }
 
 static enum err take_run(const struct run_data *run, struct medians *out)
@@ -216,6 +228,7 @@ static enum err take_repeat(const struct run_data *const runs[KINDS], int r, str
   if (with.calls == 0 || with.calls != alone.calls || with.calls != silent.calls)
     FAIL(ERR_FORMAT, "transfers over replicas in a step: %lld, silent %lld, alone %lld", (long long)with.calls, (long long)silent.calls,
          (long long)alone.calls);
+  if (isnan(alone.transfers_ms)) FAIL(ERR_UNAVAILABLE, "the run '%s' does not tell when its transfers were done", words[ALONE]);
   out->calls = with.calls;
   out->step_ms.each[r] = with.step_ms;
   out->silent_ms.each[r] = silent.step_ms;

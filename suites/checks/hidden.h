@@ -10,8 +10,11 @@
  *   exposed     step time with - step time silent, of the slowest rank; and read from the streams: what the compute
  *               stream waited for transfers and was busy, with, less the same silent
  *   hidden      1 - exposed / alone
- *   coverable   min(alone, compute left from the first bucket's being ready to the end of the last backward, silent)
+ *   coverable   min(alone, compute left from the first transfer's being ready to the end of the last backward, silent; and
+ *               the next step's forward, where weights are gathered beside it)
  *   slowdowns   compute stream's busy time, with / silent; time of all transfers, with / alone
+ *
+ * The slowdown of transfers is not known (NaN) where some go on beside the next step.
  *
  * Each is a median over steps of a run, then over repeats; ratios are of one repeat's runs.
  */

@@ -120,6 +120,10 @@ static void every_repeat_asks_for_each_kind_once_and_in_turn(void)
     for (int k = 0; k < i; k++) CHECK(strcmp(wanted[i].role, wanted[k].role) != 0);
   }
   struct run_config other = c;
+  other.zero = 3;
+  CHECK(hidden_companions(&other, wanted, JUDGE_COMPANIONS_MAX) == 3 * HIDDEN_REPEATS - 1);
+  for (int i = 0; i < 3 * HIDDEN_REPEATS - 1; i++) CHECK(wanted[i].config.prefetch == !wanted[i].config.align);
+  other.zero = 0;
   other.precision = PRECISION_F64;
   CHECK(hidden_companions(&other, wanted, JUDGE_COMPANIONS_MAX) == 3 * HIDDEN_REPEATS - 1);
 }
@@ -162,6 +166,33 @@ static void what_is_covered_is_no_more_than_there_is(void)
   }
   CHECK_OK(measure(&h));
   CHECK(h.coverable_ms.value == h.alone_ms.value);
+  teardown();
+}
+
+/* ZeRO 1 and 2: the last gathers are done in the next step, beside its forward. */
+static void what_goes_on_into_the_next_step_can_be_hidden_there(void)
+{
+  struct hidden h;
+  char role[32];
+  setup();
+  for (int r = 0; r < HIDDEN_REPEATS; r++)
+    for (int silent = 0; silent < 2; silent++) {
+      snprintf(role, sizeof role, "rerun%d-%s", r, silent ? "silent" : "with");
+      struct made *m = r == 0 && !silent ? &made[RUNS - 1] : of_role(role);
+      m->data.config.zero = 1;
+      for (int64_t step = 0; step < MADE_STEPS; step++)
+        for (int rank = 0; rank < 2; rank++) {
+          made_set(m, "time", rank, step, -1, "got.calls_ready_ms", json_pack("[f,f,f,f]", 1.0, 50.0, 0.0, -1.0));
+          made_set(m, "time", rank, step, -1, "got.calls_end_ms", json_pack("[f,f,f,f]", 2.0, 50.0, 0.0, -1.0));
+        }
+    }
+  if (CHECK_OK(measure(&h))) {
+    CHECK(isnan(h.transfer_slowdown.value) && h.hidden.value == 1 - 32.0 / 80);
+    CHECK(h.coverable_ms.value == 95 - 50 + 30);
+  }
+  snprintf(role, sizeof role, "rerun2-alone"); /* there nothing may be left over */
+  made_set(of_role(role), "time", 0, 3, -1, "got.calls_ready_ms", json_pack("[f,f,f,f]", 1.0, 50.0, 0.0, -1.0));
+  CHECK_ERR(measure(&h), ERR_UNAVAILABLE);
   teardown();
 }
 
@@ -278,6 +309,7 @@ int main(void)
     TEST(every_repeat_asks_for_each_kind_once_and_in_turn),
     TEST(figures_are_as_defined),
     TEST(what_is_covered_is_no_more_than_there_is),
+    TEST(what_goes_on_into_the_next_step_can_be_hidden_there),
     TEST(clock_and_streams_agree_within_a_tenth_or_a_fiftieth_of_alone),
     TEST(what_is_missing_or_contradicts_itself_gives_no_figure),
     TEST(a_figure_passes_only_if_clock_and_streams_agree),

@@ -17,9 +17,11 @@ static const double smallest_ratio = 0.6, largest_ratio = 0.9; /* transfers alon
 
 static void say_parts(const struct hidden *h, char *out, size_t bytes)
 {
+  char transfers[32] = "";
+  if (!isnan(h->transfer_slowdown.value)) snprintf(transfers, sizeof transfers, ", transfers %.2f", h->transfer_slowdown.value);
   snprintf(out, bytes, "hidden %.0f %% [%.0f, %.0f] of %.4g ms alone (coverable %.4g); exposed %.4g ms, %.4g by the streams; compute %.2f times as "
-           "long, transfers %.2f", 100 * h->hidden.value, 100 * h->hidden.low, 100 * h->hidden.high, h->alone_ms.value, h->coverable_ms.value,
-           h->exposed_ms.value, h->traced_ms.value, h->compute_slowdown.value, h->transfer_slowdown.value);
+           "long%s", 100 * h->hidden.value, 100 * h->hidden.low, 100 * h->hidden.high, h->alone_ms.value, h->coverable_ms.value,
+           h->exposed_ms.value, h->traced_ms.value, h->compute_slowdown.value, transfers);
 }
 
 /* False: said why there is nothing to judge. */

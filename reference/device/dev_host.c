@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* --- memory ------------------------------------------------------------------------ */
 
@@ -29,16 +30,26 @@ static size_t host_available(void)
   return known ? (size_t)kib * 1024 : SIZE_MAX;
 }
 
-/* Small blocks are not worth asking for.  A large one that the system promises and has not would end the
- * process with a signal when it is first written, and name nobody. */
-enum { WORTH_ASKING = 64 << 20 };
+/* A large block is the system's own, not the heap's: what a run frees goes back whole, and the next one in the process
+ * finds no holes between what libraries keep.  Asked for first, since one that the system promises and has not would
+ * end the process with a signal when it is first written, and name nobody. */
+enum { LARGE = 1 << 20 };
+
+static enum err mapped(size_t bytes, void **out)
+{
+  *out = bytes > host_available() ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (*out == MAP_FAILED) FAIL(ERR_MEMORY, "no host memory for %zu bytes", bytes);
+  return ERR_OK;
+}
 
 enum err dev_host_block(struct dev *d, size_t bytes, void **out)
 {
   (void)d;
-  const size_t there = bytes < WORTH_ASKING ? SIZE_MAX : host_available();
-  *out = NULL;
-  if (bytes > there || aligned(bytes, out) != ERR_OK) FAIL(ERR_MEMORY, " (host: %zu bytes available)", host_available());
+  const enum err e = bytes < LARGE ? aligned(bytes, out) : mapped(bytes, out);
+  if (e) {
+    *out = NULL;
+    FAIL(ERR_MEMORY, " (host: %zu bytes available)", host_available());
+  }
   memset(*out, 0xFF, bytes);
   return ERR_OK;
 }
@@ -46,8 +57,8 @@ enum err dev_host_block(struct dev *d, size_t bytes, void **out)
 void dev_host_unblock(struct dev *d, void *at, size_t bytes)
 {
   (void)d;
-  (void)bytes;
-  free(at);
+  if (bytes < LARGE) free(at);
+  else munmap(at, bytes);
 }
 
 enum err dev_host_buffer(struct dev *d, size_t bytes, void **out)

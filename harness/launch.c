@@ -219,6 +219,7 @@ enum err launch_check_hosts(struct launch_world *w, int hosts, int ranks)
   if (ranks % hosts != 0) FAIL(ERR_UNAVAILABLE, "%d ranks do not share %d hosts evenly", ranks, hosts);
   if (w->hosts[0] && w->on.n != hosts) FAIL(ERR_UNAVAILABLE, "needs %d hosts, host file %s names %d", hosts, w->hosts, w->on.n);
   if (w->hosts[0] || w->cluster[0]) return ERR_OK;
+  if (w->mpi != LAUNCH_OPENMPI) FAIL(ERR_UNAVAILABLE, "needs %d hosts (--hosts); ci/cluster emulates two for Open MPI only", hosts);
   if (hosts != 2 || ranks != 2) FAIL(ERR_UNAVAILABLE, "needs %d hosts for %d ranks (--hosts); ci/cluster emulates two for two", hosts, ranks);
   TRY(place_source("ci", folder, sizeof folder));
   char program[LAUNCH_PATH];

@@ -82,6 +82,8 @@ static void two_hosts_are_those_of_the_file_or_emulated(void)
   CHECK_ERR(launch_check_hosts(&w, 4, 4), ERR_UNAVAILABLE);
   CHECK_TEXT_HAS(err_text(), "emulates two");
   w = world(LAUNCH_MPICH);
+  CHECK_ERR(launch_check_hosts(&w, 2, 2), ERR_UNAVAILABLE);
+  CHECK_TEXT_HAS(err_text(), "Open MPI only");
   strcpy(w.hosts, "/tmp/hosts");
   w.slots = 8;
   made(&w, &wish, text, sizeof text);

@@ -1,5 +1,6 @@
 /* trial_plan_test.c - plan.c: which runs are one run, and in what order they are wanted. */
 #include "harness/plan.h"
+#include "suites/checks/hidden.h"
 #include "testing/check.h"
 
 #include <stdio.h>
@@ -48,6 +49,26 @@ static void a_rerun_is_a_run_of_its_own(void)
   if (planned(&(struct asked){0}, s, &p)) {
     CHECK(p.n_runs == 2 && plan_same(&p.runs[0].config, &p.runs[1].config));
     CHECK(p.runs[0].key != p.runs[1].key);
+  }
+  plan_free(&p);
+  suite_free(s);
+}
+
+/* Two checks of one case share them; no two roles do. */
+static void each_role_of_a_rerun_is_a_run_of_its_own(void)
+{
+  struct suite *s;
+  struct plan p;
+  int with = 0, silent = 0, needed[SUITE_CHECKS_MAX * JUDGE_COMPANIONS_MAX];
+  if (!read_suite("cases:\n  a: {quick: true, dp: 2, checks: [overlap, bare]}\n", &s)) return;
+  if (planned(&(struct asked){0}, s, &p)) {
+    for (int i = 0; i < p.n_runs; i++) {
+      with += plan_same(&p.runs[i].config, &p.runs[0].config);
+      silent += !p.runs[i].config.communicate;
+    }
+    CHECK(p.n_runs == 4 * HIDDEN_REPEATS && with == HIDDEN_REPEATS && silent == HIDDEN_REPEATS);
+    CHECK(plan_runs_of(&p.trials[0], needed, (int)(sizeof needed / sizeof *needed)) == p.n_runs);
+    for (int i = 0; i < p.n_runs; i++) CHECK(needed[i] == i); /* in the order in which they are asked for */
   }
   plan_free(&p);
   suite_free(s);
@@ -158,6 +179,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(equal_settings_are_one_run),
     TEST(a_rerun_is_a_run_of_its_own),
+    TEST(each_role_of_a_rerun_is_a_run_of_its_own),
     TEST(forms_names_and_ranks_choose_cases),
     TEST(a_case_that_cannot_be_is_named_with_its_place),
     TEST(an_override_does_not_judge_one_case_twice),

@@ -120,8 +120,10 @@ static inline void made_replicas(struct made *m, int rank, int64_t step)
   const struct layout at = layout_of(c, rank);
   char of[64];
   for (int what = 0; what < 3; what++) {
-    snprintf(of, sizeof of, "pp%d tp%d", at.pp, at.tp);
-    made_hash(m, rank, step, what, "dp", of);
+    const bool shared = layout_shares(c) && what > 0;
+    if (shared) snprintf(of, sizeof of, "pp%d tp%d shard%d", at.pp, at.tp, at.dp % (int)run_shards(c));
+    else snprintf(of, sizeof of, "pp%d tp%d", at.pp, at.tp);
+    made_hash(m, rank, step, what, shared ? "shard" : "dp", of);
     snprintf(of, sizeof of, "pp%d dp%d", at.pp, at.dp);
     if (c->tp > 1) made_hash(m, rank, step, what, "tp", of);
     snprintf(of, sizeof of, "dp%d tp%d", at.dp, at.tp);

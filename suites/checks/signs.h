@@ -37,4 +37,11 @@ bool cuts_boundary_sum_is_missing(const struct signs *s);
 bool cuts_boundary_sum_is_lost(const struct signs *s);
 bool cuts_norm_counts_otherwise(const struct signs *s);
 
+/* --- diagnose_shares.c ---------------------------------------------------------------------- */
+
+bool shares_norm_is_of_a_shard(const struct signs *s);
+bool shares_stale_weights_were_handed_on(const struct signs *s);
+bool shares_shard_is_walked_wrongly(const struct signs *s);
+bool shares_weights_were_read_early(const struct signs *s);
+
 #endif

@@ -174,6 +174,28 @@ static void taking_too_early_or_while_off_is_refused(void)
   }
 }
 
+/* What a trailing stream has not done yet comes with a later call, once. */
+static void a_trailing_stream_holds_nothing_back(void)
+{
+  for (size_t k = 0; k < kind_count(); k++) {
+    struct pair p = pair_open(kind_at(k));
+    const struct dev_interval *rows;
+    int64_t n, lost, of_comm = 0;
+    dev_stream_trails(p.comm);
+    CHECK_OK(dev_trace(p.d, 8));
+    CHECK_OK(submit_sleep(p.comm, 100));
+    CHECK_OK(submit_sleep(p.compute, 0));
+    CHECK_OK(dev_sync_stream(p.compute));
+    CHECK_OK(dev_trace_take(p.d, &rows, &n, &lost));
+    CHECK(n >= 1 && lost == 0);
+    for (int64_t i = 0; i < n; i++) of_comm += strcmp(rows[i].stream, dev_stream_name(p.comm)) == 0;
+    CHECK_OK(dev_sync(p.d));
+    CHECK_OK(dev_trace_take(p.d, &rows, &n, &lost));
+    CHECK(of_comm + n == 1 && lost == 0);
+    pair_close(&p);
+  }
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -182,6 +204,7 @@ int main(void)
       TEST(of_two_waits_the_longer_one_is_named),
       TEST(intervals_come_in_order_of_their_end),
       TEST(what_does_not_fit_is_counted),
+      TEST(a_trailing_stream_holds_nothing_back),
       TEST(taking_too_early_or_while_off_is_refused),
   };
   return test_main("dev_trace", tests, sizeof tests / sizeof *tests);

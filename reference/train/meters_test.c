@@ -44,6 +44,20 @@ static void each_collective_has_its_own_interval(void)
   CHECK_TEXT_HAS(err_text(), "allreduce #2 of dp");
 }
 
+/* The first is the last step's; of this step's two the second is not done when the step ends. */
+static void a_gather_may_go_on_into_the_next_step(void)
+{
+  static const struct dev_interval some[] = {
+    {.stream = "gather", .kernel = "allgather", .step = 3, .ready_ms = 1, .start_ms = 1, .end_ms = 2},
+    {.stream = "gather", .kernel = "allgather", .step = 4, .ready_ms = 6, .start_ms = 6, .end_ms = 8},
+  };
+  const struct comm_call calls[] = {{.op = "allgather", .group = "gather", .stream = "gather", .step = 4, .sequence = 1},
+                                    {.op = "allgather", .group = "gather", .stream = "gather", .step = 4, .sequence = 2}};
+  double ready[2], end[2];
+  CHECK_OK(meters_calls(some, 2, calls, 2, 10.0, ready, end));
+  CHECK(ready[0] == 16 && end[0] == 18 && ready[1] == -1 && end[1] == -1);
+}
+
 static void flops_are_six_a_weight_and_token(void)
 {
   const struct run_config run = {.layers = 12, .hidden = 768, .vocab = 50257};
@@ -94,6 +108,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(time_is_split_by_phase_and_stream),
     TEST(each_collective_has_its_own_interval),
+    TEST(a_gather_may_go_on_into_the_next_step),
     TEST(flops_are_six_a_weight_and_token),
     TEST(a_collective_on_the_compute_stream_is_exposed),
     TEST(the_high_water_mark_keeps_what_is_gone),

@@ -39,11 +39,27 @@ bool cuts_replica_reads_different_data(const struct signs *s)
   return false;
 }
 
+/* Of micro-batch m of step 0, relative. */
+static double loss_off(const struct signs *s, int64_t m)
+{
+  return bound_relative(evidence_value(s->run, "microbatch", -1, 0, m, "got.loss_sum"),
+                        evidence_value(s->truth, "microbatch", -1, 0, m, "got.loss_sum"));
+}
+
+/* What a rank does to every pass alike; one micro-batch that is off alone had another's numbers, say. */
+static bool most_losses_are_off(const struct signs *s)
+{
+  const int64_t M = evidence_microbatches(&s->run->config);
+  int64_t off = 0;
+  for (int64_t m = 0; m < M; m++) off += !(loss_off(s, m) <= bound_no_rounding(BOUND_LOSS, (enum precision)s->run->config.precision));
+  return 2 * off > M;
+}
+
 /* Losses of step 0 are off before anything was learned, and the data is right. */
 static bool forward_is_off(const struct signs *s)
 {
   return s->truth != NULL && !s->clean_loss && signs_failed(s, "loss") != NULL && signs_failed(s, "batch") == NULL &&
-         signs_failed(s, "finite") == NULL;
+         signs_failed(s, "finite") == NULL && most_losses_are_off(s);
 }
 
 static double evaluation_off(const struct signs *s)
@@ -61,19 +77,19 @@ static double training_off(const struct signs *s)
 {
   const int64_t M = evidence_microbatches(&s->run->config);
   double sum = 0.0;
-  for (int64_t m = 0; m < M; m++) {
-    const double off = bound_relative(evidence_value(s->run, "microbatch", -1, 0, m, "got.loss_sum"),
-                                      evidence_value(s->truth, "microbatch", -1, 0, m, "got.loss_sum"));
-    sum += off * off;
-  }
+  for (int64_t m = 0; m < M; m++) sum += loss_off(s, m) * loss_off(s, m);
   return sqrt(sum / (double)M);
 }
 
 /* Masks alone are wrong: evaluation, which has none, is off by what one wrong update does, and training by far more. */
+static bool masks_are_off(const struct signs *s)
+{
+  return s->run->config.dropout > 0.0 && evaluation_off(s) < 0.2 * training_off(s);
+}
+
 bool cuts_masks_of_stages_differ(const struct signs *s)
 {
-  if (!forward_is_off(s) || s->run->config.pp == 1 || s->run->config.dropout == 0.0) return false;
-  return evaluation_off(s) < 0.2 * training_off(s);
+  return forward_is_off(s) && s->run->config.pp > 1 && masks_are_off(s);
 }
 
 bool cuts_stages_see_other_inputs(const struct signs *s)
@@ -81,7 +97,10 @@ bool cuts_stages_see_other_inputs(const struct signs *s)
   return forward_is_off(s) && s->run->config.pp > 1 && s->run->config.tp == 1;
 }
 
-bool cuts_tensor_ranks_add_too_much(const struct signs *s) { return forward_is_off(s) && s->run->config.tp > 1; }
+bool cuts_tensor_ranks_add_too_much(const struct signs *s) 
+{
+  return forward_is_off(s) && s->run->config.tp > 1 && !masks_are_off(s);
+}
 
 /* All that is off is gain or bias of one norm, computed on shards of the sequence. */
 bool cuts_one_norm_is_off(const struct signs *s)

@@ -129,13 +129,39 @@ static void one_norm_on_shards_is_a_sum_that_was_not_made(void)
   teardown();
 }
 
+/* One micro-batch that is off says nothing of all passes. */
+static void one_wrong_loss_is_no_fault_of_every_pass(void)
+{
+  struct run_config list[] = {cut(1, 2, 1), cut(1, 1, 2), cut(1, 1, 2)};
+  list[2].dropout = 0.1;
+  for (int k = 0; k < 3; k++) {
+    setup(&list[k]);
+    made_set(&w.b.run, "microbatch", -1, 0, 2, "got.loss_sum", json_real(1.5 * made_loss(0, 2, 20)));
+    const char *said = whole_diagnose(&w);
+    static const enum fault every[] = {FAULT_TP_ROW_BIAS_ADDED_PER_RANK, FAULT_PP_META_SHAPES_OR_POSITIONS, FAULT_PP_LAYER_NUMBER_LOCAL};
+    for (int f = 0; f < 3; f++) CHECK(strcmp(said, fault_rows[every[f]].name) != 0);
+    bool seen = false;
+    for (int i = 0; i < w.n; i++) seen = seen || (strcmp(w.checks[i], "loss") == 0 && w.list[i].outcome == OUTCOME_FAIL);
+    CHECK(seen);
+    teardown();
+  }
+}
+
 static void wrong_losses_before_any_update_tell_which_cut(void)
 {
-  const struct run_config tensor = cut(1, 2, 1);
+  struct run_config tensor = cut(1, 2, 1);
   struct run_config pipeline = cut(1, 1, 2);
   setup(&tensor);
   bend_losses(0, 1.1);
   CHECK(whole_named(&w, FAULT_TP_ROW_BIAS_ADDED_PER_RANK));
+  teardown();
+  tensor.dropout = 0.1;
+  setup(&tensor);
+  bend_losses(0, 1.1);
+  bend_evaluation(1.1);
+  CHECK(whole_named(&w, FAULT_TP_ROW_BIAS_ADDED_PER_RANK));
+  bend_evaluation(1.001); /* where there are no masks all is well: no bias */
+  CHECK(strcmp(whole_diagnose(&w), "tp-row-bias-added-per-rank") != 0);
   teardown();
   setup(&pipeline);
   bend_losses(0, 1.1);
@@ -240,6 +266,7 @@ int main(void)
     TEST(a_missing_sum_is_told_from_a_lost_one_by_the_list_of_calls),
     TEST(a_reduction_in_bf16_that_nobody_asked_for),
     TEST(one_norm_on_shards_is_a_sum_that_was_not_made),
+    TEST(one_wrong_loss_is_no_fault_of_every_pass),
     TEST(wrong_losses_before_any_update_tell_which_cut),
     TEST(the_tied_matrix_alone_tells_whether_stages_or_uses),
     TEST(late_gradients_that_differ_between_replicas),

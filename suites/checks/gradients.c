@@ -94,11 +94,12 @@ free_drawn:
 
 static void conclude(const struct run_data *run, const struct tally *t, int64_t steps, struct verdict *out)
 {
+  char direction[64] = "the true one is zero"; /* of a frozen parameter, say: there is no ratio to nothing */
+  if (!isnan(t->ratio) || !isfinite(t->worst.value)) snprintf(direction, sizeof direction, "ratio %.6g, cosine %.6g", t->ratio, t->cosine);
   worst_to(&t->worst, out);
   if (t->off > 0)
-    verdict_say(out, OUTCOME_FAIL,
-                "gradient of %s is %.3g from the truth, bound %.2g (ratio %.6g, cosine %.6g); %d of %lld comparisons off, first at step %lld",
-                t->worst.place, t->worst.value, t->worst.bound, t->ratio, t->cosine, t->off, (long long)t->worst.seen, (long long)t->first_step);
+    verdict_say(out, OUTCOME_FAIL, "gradient of %s is %.3g from the truth, bound %.2g (%s); %d of %lld comparisons off, first at step %lld",
+                t->worst.place, t->worst.value, t->worst.bound, direction, t->off, (long long)t->worst.seen, (long long)t->first_step);
   else if (steps < run->config.steps || steps == 0)
     verdict_say(out, OUTCOME_INVALID, "only %lld of %lld steps left evidence", (long long)steps, (long long)run->config.steps);
   else if (t->capped[0] != '\0')

@@ -79,7 +79,7 @@ done:
 
 enum err section_gradients(const struct evidence *e, struct page *p)
 {
-  static const char *const precisions[] = {"float32", "float64", "tf32", "bf16"};
+  static const char *const precisions[] = {"float32", "float64", "tf32", "bf16", "fp16"};
   enum err err = ERR_OK;
   json_t *rows = json_array();
   bool headed = false;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ static const char schedule_names[] =
 
 /* Names' indices are the enums of config.h; of weights_as those of enum dtype, of device
  * those of enum dev_kind. */
-_Static_assert(DTYPE_F64 == 0 && DTYPE_F32 == 1 && DTYPE_BF16 == 2, "weights_as lists the types in this order");
+_Static_assert(DTYPE_F64 == 0 && DTYPE_F32 == 1 && DTYPE_BF16 == 2 && DTYPE_F16 == 3, "weights_as lists the types in this order");
 
 const struct opt run_options[] = {
   /* key               type      where                  default       allowed                     unit         meaning */
@@ -47,8 +48,10 @@ const struct opt run_options[] = {
   {"reused",           OPT_INT,  AT(reused),            "0",          "0..512",                   "blocks",    "the last n blocks share the parameters of the first n"},
   {"revealing",        OPT_BOOL, AT(revealing),         "false",      "",                         "",          "initial biases not zero and gains not one, so that no fault hides"},
 
-  {"precision",        OPT_NAME, AT(precision),         "float32",    "float64|float32|tf32|bf16", "",         "of weights and activations; bf16 keeps gradients, moments and master weights in float32; tf32 on cuda only"},
-  {"weights_as",       OPT_NAME, AT(weights_as),        "float32",    "float64|float32|bf16",     "",          "initial weights are first rounded to this"},
+  {"precision",        OPT_NAME, AT(precision),         "float32",    "float64|float32|tf32|bf16|fp16", "",    "of weights and activations; bf16 and fp16 keep gradients, moments and master weights in float32; tf32 on cuda only"},
+  {"weights_as",       OPT_NAME, AT(weights_as),        "float32",    "float64|float32|bf16|fp16", "",         "initial weights are first rounded to this"},
+  {"loss_scale",       OPT_REAL, AT(loss_scale),        "0",          "0..16777216",              "",          "fp16: losses are multiplied by this at first, a power of two; halved when a gradient overflows, and that step skipped; 0: none"},
+  {"scale_interval",   OPT_INT,  AT(scale_interval),    "2000",       "1..1000000000",            "steps",     "without an overflow, after which the loss scale doubles"},
   {"dp",               OPT_INT,  AT(dp),                "1",          "1..65536",                 "ranks",     "replicas; dp * tp * pp is the job"},
   {"tp",               OPT_INT,  AT(tp),                "1",          "1..65536",                 "ranks",     "ranks that share each layer"},
   {"pp",               OPT_INT,  AT(pp),                "1",          "1..65536",                 "ranks",     "pipeline stages"},
@@ -109,6 +112,8 @@ const struct opt run_options[] = {
   {"align",            OPT_BOOL, AT(align),             "false",      "",                         "",          "a barrier before each collective over replicas, so that its time is the transfer's alone"},
   {"slow_percent",     OPT_REAL, AT(slow_percent),      "0",          "0..10000",                 "%",         "planted: slow_rank's compute takes this much longer"},
   {"slow_rank",        OPT_INT,  AT(slow_rank),         "0",          "0..2147483647",            "",          "rank that slow_percent is about"},
+  {"inf_step",         OPT_INT,  AT(inf_step),          "-1",         "-1..1000000000",           "",          "planted: in this step a gradient of inf_rank is infinite; -1: in none"},
+  {"inf_rank",         OPT_INT,  AT(inf_rank),          "0",          "0..2147483647",            "",          "rank that inf_step is about; of emulated replicas the number of one"},
   {"slow_data_ms",     OPT_REAL, AT(slow_data_ms),      "0",          "0..600000",                "ms",        "planted: every rank waits this long for each step's batches"},
   {"delay",            OPT_NAME, AT(delay),             "none",       "none|collectives|copies|update|all", "",  "planted: each of these begins late by a seeded time, which may change no bit; update: the optimizer's"},
   {"delay_ms",         OPT_REAL, AT(delay_ms),          "2",          "0.001..60000",             "ms",        "planted: longest delay"},
@@ -226,9 +231,32 @@ static enum err finish_precision(const struct run_config *c)
 {
   char name[CONFIG_NAME];
   if (c->precision == PRECISION_TF32 && c->device != DEVICE_CUDA)
-    FAIL(ERR_CONFIG, "precision: tf32 is a mode of GPUs, but device is %s; valid: float64, float32, bf16", name_of("device", c, name));
+    FAIL(ERR_CONFIG, "precision: tf32 is a mode of GPUs, but device is %s; valid: float64, float32, bf16, fp16", name_of("device", c, name));
   if ((enum dtype)c->weights_as < run_state_type(c))
-    FAIL(ERR_CONFIG, "weights_as: float64 does not fit in precision %s; valid: float32, bf16", name_of("precision", c, name));
+    FAIL(ERR_CONFIG, "weights_as: float64 does not fit in precision %s; valid: float32, bf16, fp16", name_of("precision", c, name));
+  return ERR_OK;
+}
+
+/* float64 may be scaled, which changes none of its bits: so the truth of an fp16 run skips the steps that it skips. */
+static enum err finish_scale(const struct run_config *c)
+{
+  char name[CONFIG_NAME];
+  int power;
+  name_of("precision", c, name);
+  if (c->precision == PRECISION_F16 && c->loss_scale == 0)
+    FAIL(ERR_CONFIG, "loss_scale: 0 with precision fp16, whose gradients vanish below 6e-8; nearest valid: 1; usual: 65536");
+  if (c->loss_scale != 0 && c->precision != PRECISION_F16 && c->precision != PRECISION_F64)
+    FAIL(ERR_CONFIG, "loss_scale: %g with precision %s, which needs none; valid: 0", c->loss_scale, name);
+  if (c->loss_scale != 0 && (frexp(c->loss_scale, &power) != 0.5 || c->loss_scale < 1)) {
+    const double below = c->loss_scale < 1 ? 1 : ldexp(0.5, power);
+    FAIL(ERR_CONFIG, "loss_scale: %g is no power of two, so that dividing by it would round; nearest valid: %g, %g", c->loss_scale,
+         below, c->loss_scale < 1 ? 1 : 2 * below);
+  }
+  if (c->inf_step < 0) return ERR_OK;
+  const int64_t ranks = c->replicas > 1 ? c->replicas : config_ranks(c);
+  if (c->loss_scale == 0) FAIL(ERR_CONFIG, "inf_step: %" PRId64 " without a loss_scale, so that no step is skipped; valid: -1", c->inf_step);
+  if (c->zero > 1) FAIL(ERR_CONFIG, "inf_step: %" PRId64 " with zero %" PRId64 ", whose gradients are kept by unit; valid: -1, or zero 0 or 1", c->inf_step, c->zero);
+  if (c->inf_rank >= ranks) FAIL(ERR_CONFIG, "inf_rank: %" PRId64 " is not in the job; valid: 0..%" PRId64, c->inf_rank, ranks - 1);
   return ERR_OK;
 }
 
@@ -416,6 +444,7 @@ enum err config_finish(struct run_config *c)
   TRY(finish_model(&fresh));
   TRY(finish_precision(&fresh));
   TRY(finish_reduce_type(&fresh));
+  TRY(finish_scale(&fresh));
   TRY(finish_transport(&fresh));
   TRY(finish_layout(&fresh));
   TRY(finish_training(&fresh));

@@ -16,8 +16,9 @@
 extern "C" {
 #endif
 
-/* Of weights and activations.  tf32 is float32 whose products round their operands to 11 bits; bf16 stores in 8. */
-enum precision { PRECISION_F64, PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
+/* Of weights and activations.  tf32 is float32 whose products round their operands to 11 bits; bf16 stores in 8, fp16 in 11
+ * of a narrow range. */
+enum precision { PRECISION_F64, PRECISION_F32, PRECISION_TF32, PRECISION_BF16, PRECISION_F16 };
 enum task { TASK_TRAIN, TASK_GEMM, TASK_COPY, TASK_COMM, TASK_PROBE, TASK_OVERLAP };
 enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum lr_schedule { LR_CONSTANT, LR_COSINE };
@@ -57,7 +58,9 @@ struct run_config {
   int64_t reused;           /* the last n blocks share the parameters of the first n  */
   bool revealing;           /* initial biases not zero and gains not one, so that no fault hides; false: GPT-2's rule */
 
-  int64_t precision, weights_as; /* enum precision; enum dtype: f64, f32, bf16 */
+  int64_t precision, weights_as; /* enum precision; enum dtype: f64, f32, bf16, f16 */
+  double loss_scale;             /* fp16: the first factor on losses; 0: none       */
+  int64_t scale_interval;        /* good steps after which it doubles               */
   int64_t dp, tp, pp;
   int64_t schedule, chunks; /* enum schedule_kind; virtual stages a rank               */
   char stages[CONFIG_PATH]; /* "even", "auto" or layers of each virtual stage: "3,3,2"  */
@@ -93,6 +96,7 @@ struct run_config {
   bool align;               /* a barrier before each collective over replicas: to time transfers alone */
   double slow_percent;      /* planted: this rank's compute takes longer */
   int64_t slow_rank;
+  int64_t inf_step, inf_rank; /* planted: in this step (-1: none) a gradient of this rank is infinite */
   double slow_data_ms;      /* planted: every rank waits this long for each step's batches */
   int64_t delay;            /* planted: what begins late by a seeded time; no bit may change */
   double delay_ms;          /* at most                                              */
@@ -128,7 +132,7 @@ enum err config_write(const struct run_config *c, const char *path);
  * gradients of weights, moments and the weights that updates are added to. */
 static inline enum dtype run_work_type(const struct run_config *c)
 {
-  return c->precision == PRECISION_F64 ? DTYPE_F64 : c->precision == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F32;
+  return c->precision == PRECISION_F64 ? DTYPE_F64 : c->precision == PRECISION_BF16 ? DTYPE_BF16 : c->precision == PRECISION_F16 ? DTYPE_F16 : DTYPE_F32;
 }
 static inline enum dtype run_state_type(const struct run_config *c)
 {

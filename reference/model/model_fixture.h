@@ -6,7 +6,7 @@
 #ifndef MODEL_MODEL_FIXTURE_H
 #define MODEL_MODEL_FIXTURE_H
 
-#include "base/bf16.h"
+#include "base/f16.h"
 #include "model/stage.h"
 
 #include "base/rng.h"
@@ -43,7 +43,8 @@ static inline struct run_config tiny(enum precision precision)
   struct run_config c;
   config_default(&c);
   c.precision = precision;
-  c.weights_as = precision == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F32;
+  if (precision == PRECISION_F16) c.loss_scale = 1; /* which nothing here multiplies by */
+  c.weights_as = precision == PRECISION_BF16 ? DTYPE_BF16 : precision == PRECISION_F16 ? DTYPE_F16 : DTYPE_F32;
   c.layers = 2;
   c.heads = 2;
   c.hidden = 6;
@@ -103,8 +104,8 @@ static inline bool put_weights(struct rig *r)
       if (r->state == DTYPE_F32) ((float *)at)[k] *= (float)factor;
     }
   }
-  for (int64_t i = 0; i < r->count && r->type == DTYPE_BF16; i++) /* in place: from the front, to half the room */
-    ((uint16_t *)host)[i] = bf16_round(((float *)host)[i]);
+  for (int64_t i = 0; i < r->count && (r->type == DTYPE_BF16 || r->type == DTYPE_F16); i++) /* in place: from the front, to half the room */
+    ((uint16_t *)host)[i] = r->type == DTYPE_F16 ? f16_round(((float *)host)[i]) : bf16_round(((float *)host)[i]);
   const bool ok = CHECK_OK(dev_copy_in(r->compute, r->weights, host, r->bytes)) && CHECK_OK(dev_sync(r->dev));
   free(host);
   return ok;

@@ -133,6 +133,26 @@ static void bfloat16_is_near_float64(void)
   free(y);
 }
 
+/* The same roundings, of 2^-12; losses are not scaled here, so that gradients below 2^-14 lose some more. */
+static void float16_is_near_float64(void)
+{
+  struct run_config wide = tiny(PRECISION_F64), narrow = tiny(PRECISION_F16);
+  int64_t n = 0, m = 0;
+  wide.weights_as = DTYPE_F16;
+  double *x = gradients_with(&wide, &cpu, &n), *y = gradients_with(&narrow, &cpu, &m);
+  if (CHECK(x != NULL && y != NULL && n == m)) {
+    double off = 0.0, size = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+      off += (x[i] - y[i]) * (x[i] - y[i]);
+      size += x[i] * x[i];
+    }
+    CHECK_NEAR(sqrt(off / size), 0.0, 0.0025);
+    CHECK(sqrt(off / size) > 0x1p-13); /* it is fp16 */
+  }
+  free(x);
+  free(y);
+}
+
 static void evaluation_has_no_dropout(void)
 {
   struct run_config with = tiny(PRECISION_F64), without = with;
@@ -332,7 +352,8 @@ int main(void)
       TEST(the_heads_accumulator_starts_each_step_empty),
       TEST(float32_is_near_float64),
       TEST(bfloat16_is_near_float64),
-      TEST(evaluation_has_no_dropout),
+      TEST(float16_is_near_float64),
+    TEST(evaluation_has_no_dropout),
       TEST(masks_follow_the_step),
       TEST(each_site_draws_its_own_mask),
       TEST(kept_outputs_and_gradients_are_those_of_their_blocks),

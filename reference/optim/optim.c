@@ -1,6 +1,7 @@
 /* optim.c - one update over the flat buffers, piece by piece of each row.
  *
  * Order of one step, all on the compute stream: learning rate and update number arrive;
+ * with a loss scale the ranks decide, and gradients are divided by it;
  * sum of squares of each row's gradient into its own place; those places summed over the shards,
  * then over the ranks that hold parts of the model; their sum in table order; norm and clip factor;
  * the rule, piece by piece, with decay where the table says so.
@@ -201,6 +202,31 @@ static enum err send_numbers(struct optim *o, int64_t update)
   return ERR_OK;
 }
 
+static enum err multiply_gradients(struct optim *o, const struct tensor *factor)
+{
+  const struct flat_buffer *g = &o->given.gradients;
+  const struct tensor all = tensor_at(g->at, g->type, 1, flat_buffer_count(o->given.flat, g));
+  return op_scale(o->given.compute, &all, &all, factor);
+}
+
+/* As an optimizer did that was made for fp16 and knew no other type. */
+static enum err divide_by_what_was_never_there(struct optim *o)
+{
+  const struct tensor inverse = scalar(&o->scalars->squares);
+  TRY(op_fill(o->given.compute, &inverse, 0x1p-16));
+  return multiply_gradients(o, &inverse);
+}
+
+/* The scale is a power of two: dividing by it loses nothing. */
+static enum err unscale(struct optim *o)
+{
+  if (fault_is(FAULT_PR_BF16_DIVIDED_BY_FP16_SCALE) && run_work_type(o->given.run) == DTYPE_BF16) TRY(divide_by_what_was_never_there(o));
+  if (o->given.scale == NULL) return ERR_OK;
+  TRY(loss_scale_decide(o->given.scale));
+  const struct tensor inverse = loss_scale_inverse(o->given.scale);
+  return multiply_gradients(o, &inverse);
+}
+
 /* Squares of what a shard has of a row; nothing where that is nothing. */
 static enum err sum_row(struct optim *o, const struct part *p, int row, const struct tensor *out)
 {
@@ -234,6 +260,13 @@ static enum err sum_shards(struct optim *o)
   return ERR_OK;
 }
 
+static enum err round_to_half(struct optim *o, const struct tensor *x)
+{
+  const struct tensor half = tensor_at(&o->scalars->factor, DTYPE_F16, 1, 1); /* written after this */
+  TRY(op_copy(o->given.compute, &half, x));
+  return op_copy(o->given.compute, x, &half);
+}
+
 static enum err find_factor(struct optim *o)
 {
   const struct tensor all = tensor_at(o->sums, DTYPE_F64, 1, o->given.table->n), sums = tensor_at(o->sums, DTYPE_F64, 1, o->n_trained);
@@ -241,6 +274,7 @@ static enum err find_factor(struct optim *o)
   TRY(sum_shards(o));
   if (o->given.norm) TRY(comm_allreduce(o->given.norm, &all, COMM_SUM));
   TRY(op_sum(o->given.compute, &squares, &sums));
+  if (fault_is(FAULT_PR_GRAD_NORM_IN_FP16)) TRY(round_to_half(o, &squares));
   return op_clip_factor(o->given.compute, &factor, &norm, &squares, o->given.run->clip);
 }
 
@@ -251,19 +285,22 @@ static enum err update_piece(struct optim *o, const struct flat_piece *p)
   const bool rounds = o->given.rounded.at != NULL;
   const struct tensor copy = rounds ? flat_view(&o->given.rounded, p) : w, *rounded = rounds ? &copy : NULL;
   const double decay = o->given.table->rows[p->row].decay ? o->given.run->weight_decay : 0.0;
-  if (o->given.run->optimizer == OPTIMIZER_SGD) return op_sgd(o->given.compute, &w, rounded, &g, &lr, &factor, NULL, decay);
+  const struct tensor flag = o->given.scale ? loss_scale_skip(o->given.scale) : lr, *skip = o->given.scale ? &flag : NULL;
+  if (o->given.run->optimizer == OPTIMIZER_SGD) return op_sgd(o->given.compute, &w, rounded, &g, &lr, &factor, skip, decay);
 
   const struct op_adamw rule = {o->given.run->beta1, o->given.run->beta2, o->given.run->eps, decay};
   const struct tensor m = flat_view(&o->moments1, p), v = flat_view(&o->moments2, p);
   const struct tensor t = tensor_at(&o->scalars->now.update, DTYPE_I64, 1, 1);
-  return op_adamw(o->given.compute, &w, rounded, &m, &v, &g, &lr, &t, &factor, NULL, &rule);
+  return op_adamw(o->given.compute, &w, rounded, &m, &v, &g, &lr, &t, &factor, skip, &rule);
 }
 
 enum err optim_step(struct optim *o, int64_t update)
 {
   if (update < 1) FAIL(ERR_ARG, "update %lld; the first is 1", (long long)update);
   TRY(send_numbers(o, update));
+  TRY(unscale(o));
   TRY(find_factor(o));
+  if (fault_is(FAULT_PR_OVERFLOW_RETURN_MISPLACED) && o->given.scale) return ERR_OK; /* behind the question, whatever the answer */
   for (int p = 0; p < o->n_parts; p++)
     for (int k = 0; k < o->n_trained; k++) {
       const struct part *part = &o->parts[p];

@@ -10,6 +10,9 @@
  * added piece by piece within each shard and over shards in their order, before they are added over the model's ranks.  A
  * serial run that emulates the replicas updates the pieces of all shards, and adds the squares in the same order.
  *
+ * With a loss scale the gradients come multiplied by it: they are divided by it, exactly, before their norm is taken, and
+ * a step that its ranks decide to skip changes no weight and no moment.
+ *
  * Everything that changes from step to step is on the device: no round
  * trip to the host.
  */
@@ -17,6 +20,7 @@
 #define OPTIM_OPTIM_H
 
 #include "comm/comm.h"
+#include "optim/loss_scale.h"
 #include "params/params.h"
 
 struct optim;
@@ -31,13 +35,14 @@ struct optim_config {
   struct comm *shards;              /* on compute, in order of their shards; NULL: this rank has them all */
   struct comm *norm;                /* on compute, over all ranks that hold a part of the model; NULL: this one holds all */
   struct flat_buffer weights, gradients; /* of run_state_type                                            */
-  struct flat_buffer rounded;       /* bf16: copy of the weights, rounded at each update; else at NULL   */
+  struct flat_buffer rounded;       /* bf16, fp16: copy of the weights, rounded at each update; else at NULL */
+  struct loss_scale *scale;         /* NULL: gradients are as they are                                   */
 };
 /* Owner of *out: the caller; what `config` points to outlives it.  This rank may hold nothing that is
  * trained.  Fails: ERR_CONFIG (every parameter is frozen), ERR_MEMORY. */
 enum err optim_create(const struct optim_config *config, struct optim **out);
 void optim_destroy(struct optim *o); /* waits for what it queued; NULL is allowed */
-/* All ranks of `shards` and of `norm`.  Queue the update number `update` (from 1).  Nothing is allocated; the host waits only when it is
+/* All ranks of `shards`, of `norm` and of the loss scale's group.  Queue the update number `update` (from 1).  Nothing is allocated; the host waits only when it is
  * more than OPTIM_AHEAD updates ahead of the device. */
 enum { OPTIM_AHEAD = 8 };
 enum err optim_step(struct optim *o, int64_t update);

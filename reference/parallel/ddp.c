@@ -22,6 +22,7 @@ struct ddp {
   int n_groups;
   bool sharded, each;              /* sums end in shards; a reduction after each micro-batch */
   struct tensor rounded;           /* [1, largest bucket], what a reduction adds; at NULL: the gradients themselves */
+  struct tensor largest;           /* ddp_largest */
   int64_t bucket;                  /* as asked for, elements */
   int64_t microbatches, microbatch; /* of one replica in a step; reduced so far */
   int replicas, folded;
@@ -74,6 +75,15 @@ static enum err create_sums(struct ddp *d)
   return ERR_OK;
 }
 
+static enum err make_room_to_look(struct ddp *d)
+{
+  void *at;
+  const int64_t rows = (d->each ? d->microbatches : 1) * d->replicas, buckets = d->flat->n_buckets;
+  TRY(dev_alloc(dev_of(d->compute), (size_t)(rows * buckets) * sizeof(double), DEV_OTHER, "largest gradients", &at));
+  d->largest = tensor_at(at, DTYPE_F64, rows, buckets);
+  return ERR_OK;
+}
+
 enum err ddp_create(const struct ddp_config *config, struct ddp **out)
 {
   enum err err = ERR_OK;
@@ -100,6 +110,7 @@ enum err ddp_create(const struct ddp_config *config, struct ddp **out)
   if (d->ready == NULL) FAIL_TO(fail, ERR_MEMORY, "ddp: %zu bytes", (size_t)d->table->n * sizeof *d->ready);
   TRY_TO(fail, dev_event_create(dev_of(d->compute), &d->computed));
   TRY_TO(fail, dev_event_create(dev_of(d->compute), &d->reduced));
+  if (run->loss_scale > 0) TRY_TO(fail, make_room_to_look(d));
   enum dtype type = run_reduce_type(run);
   if (fault_is(FAULT_Z_REDUCE_DTYPE_SILENTLY_LOW)) type = DTYPE_BF16;
   if (ddp_stages(run)) {
@@ -127,6 +138,7 @@ void ddp_destroy(struct ddp *d)
   for (int g = 0; d->group_sums && g < d->n_groups; g++) dev_free(dev_of(d->compute), d->group_sums[g].at);
   free(d->group_sums);
   staging_destroy(d->staging);
+  dev_free(dev_of(d->compute), d->largest.at);
   dev_free(dev_of(d->compute), d->rounded.at);
   dev_free(dev_of(d->compute), d->step_sum.at);
   dev_free(dev_of(d->compute), d->replica_sum.at);
@@ -226,8 +238,28 @@ static bool bucket_ready(const struct ddp *d, const struct flat_bucket *b)
   return true;
 }
 
+/* Of a rank's or an emulated replica's own gradients, on the compute stream: before anything else is done to them. */
+static enum err look(struct ddp *d, const struct flat_bucket *b, int r)
+{
+  if (d->largest.at == NULL) return ERR_OK;
+  struct tensor t;
+  if (d->staging) {
+    const int unit = flat_unit_of(d->flat, b->first_row);
+    TRY(staging_begin(d->staging, unit));
+    char *const at = (char *)staging_at(d->staging, unit) + (size_t)(b->first - d->flat->units[unit].first) * dtype_bytes(d->gradients.type);
+    t = tensor_at(at, d->gradients.type, 1, b->count);
+  } else {
+    t = tensor_part(&d->gradients, 0, 1, b->first, b->count);
+  }
+  const struct tensor place = tensor_part(&d->largest, d->microbatch * d->replicas + r, 1, b - d->flat->buckets, 1);
+  return op_max_abs(d->compute, &place, &t);
+}
+
+struct tensor ddp_largest(const struct ddp *d) { return d->largest; }
+
 static enum err reduce_bucket(struct ddp *d, const struct flat_bucket *b)
 {
+  if (d->replicas == 1) TRY(look(d, b, 0));
   if (d->staging) return staging_reduce(d->staging, (int)(b - d->flat->buckets));
   int64_t first = b->first;
   const int64_t end = b->first + b->count;
@@ -330,6 +362,7 @@ enum err ddp_fold(struct ddp *d, int r)
   const int each = d->replicas / d->n_groups; /* replicas of a group */
   if (d->replicas == 1) return ERR_OK;
   if (r != d->folded) FAIL(ERR_ARG, "replica %d folded; %d is next of %d", r, d->folded, d->replicas);
+  for (int b = 0; b < d->flat->n_buckets; b++) TRY(look(d, &d->flat->buckets[b], r));
   TRY(round_all(d, &d->gradients));
   TRY(add_part(d, &d->replica_sum, r % each, each));
   if (r % each == each - 1) TRY(round_all(d, &d->gradients));

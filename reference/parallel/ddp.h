@@ -23,6 +23,7 @@
  * order of the groups: (g0 + g1) of sums within each.
  * Where run_reduce_type is not that of the gradients, each bucket is rounded to it on the comm's stream before its
  * reduction and widened after it; an emulated replica's gradients are rounded before they are added, and their sum.
+ * With a loss scale each bucket is looked at before it is rounded or added: ddp_largest.
  * With a silent comm each rank's gradients stay its own, and nothing else changes.
  */
 #ifndef PARALLEL_DDP_H
@@ -64,4 +65,8 @@ enum err ddp_fold(struct ddp *d, int r);
  * microbatch: once a micro-batch; it adds the reduced gradients to those of the step and
  * zeroes the buffer, and after the M-th the buffer holds the step's. */
 enum err ddp_finish(struct ddp *d);
+/* With a loss scale: the largest magnitudes of this rank's own gradients in the step, f64 [K n, buckets]; row k n + r is of
+ * emulated replica r of n after reduction k of K.  The compute stream may read them after the last ddp_finish.  At NULL
+ * without one. */
+struct tensor ddp_largest(const struct ddp *d);
 #endif

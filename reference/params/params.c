@@ -4,7 +4,7 @@
  */
 #include "params/params.h"
 
-#include "base/bf16.h"
+#include "base/f16.h"
 #include "base/nearest.h"
 #include "base/rng.h"
 
@@ -203,8 +203,11 @@ static void rule(const struct param_table *t, const struct param *row, bool reve
 
 void params_store(void *at, enum dtype type, enum dtype as, int64_t i, double x)
 {
-  const double rounded = as == DTYPE_BF16 ? (double)bf16_widen(bf16_round_f64(x)) : as == DTYPE_F32 ? (double)(float)x : x;
-  BUG_IF((as != DTYPE_BF16 && as != DTYPE_F32 && as != DTYPE_F64) || (type != DTYPE_F32 && type != DTYPE_F64));
+  const double rounded = as == DTYPE_BF16   ? (double)bf16_widen(bf16_round_f64(x))
+                         : as == DTYPE_F16 ? (double)f16_widen(f16_round_f64(x))
+                         : as == DTYPE_F32 ? (double)(float)x
+                                           : x;
+  BUG_IF((as != DTYPE_BF16 && as != DTYPE_F16 && as != DTYPE_F32 && as != DTYPE_F64) || (type != DTYPE_F32 && type != DTYPE_F64));
   if (type == DTYPE_F64)
     ((double *)at)[i] = rounded;
   else

@@ -1,7 +1,7 @@
 /* params_io.c - rows of the table to and from safetensors. */
 #include "params/params_io.h"
 
-#include "base/bf16.h"
+#include "base/f16.h"
 #include "base/nearest.h"
 #include "base/safetensors.h"
 
@@ -35,6 +35,7 @@ enum err params_write(const char *path, const struct param_table *t, const struc
 static double element(const struct tensor *t, int64_t i)
 {
   if (t->type == DTYPE_BF16) return (double)bf16_widen(((const uint16_t *)t->at)[i]);
+  if (t->type == DTYPE_F16) return (double)f16_widen(((const uint16_t *)t->at)[i]);
   return t->type == DTYPE_F64 ? ((const double *)t->at)[i] : (double)((const float *)t->at)[i];
 }
 
@@ -74,8 +75,8 @@ static enum err check_tensor(const char *path, const struct param *row, const st
   if (s->rank != row->rank || s->data.rows != row->rows || s->data.cols != row->cols)
     FAIL(ERR_CONFIG, "%s: tensor '%s' has rank %d, [%" PRId64 ", %" PRId64 "]; this model's has rank %d, [%" PRId64 ", %" PRId64 "]",
          path, s->name, s->rank, s->data.rows, s->data.cols, row->rank, row->rows, row->cols);
-  if (s->data.type != DTYPE_F64 && s->data.type != DTYPE_F32 && s->data.type != DTYPE_BF16)
-    FAIL(ERR_FORMAT, "%s: tensor '%s' is %s; valid: float64, float32, bfloat16", path, s->name, dtype_name(s->data.type));
+  if (s->data.type != DTYPE_F64 && s->data.type != DTYPE_F32 && s->data.type != DTYPE_BF16 && s->data.type != DTYPE_F16)
+    FAIL(ERR_FORMAT, "%s: tensor '%s' is %s; valid: float64, float32, bfloat16, float16", path, s->name, dtype_name(s->data.type));
   return ERR_OK;
 }
 

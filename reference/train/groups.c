@@ -127,6 +127,16 @@ static enum err create_model_groups(struct trainer *t, int *ranks)
   return ERR_OK;
 }
 
+/* Every rank has a say in whether a step is skipped. */
+static enum err create_scale(struct trainer *t, int *ranks)
+{
+  const int n = comm_size(t->world);
+  if (t->run.loss_scale == 0 || n == 1) return ERR_OK;
+  for (int i = 0; i < n; i++) ranks[i] = i;
+  TRY(create_over_replicas(t, "scale", t->compute, ranks, n, sizeof(double), &t->groups.scale));
+  return ERR_OK;
+}
+
 enum err groups_create(struct trainer *t)
 {
   enum err err;
@@ -136,6 +146,7 @@ enum err groups_create(struct trainer *t)
   if (ranks == NULL) FAIL(ERR_MEMORY, "list of %d ranks", comm_size(t->world));
   TRY_TO(free_ranks, create_replicas(t, ranks));
   TRY_TO(free_ranks, create_model_groups(t, ranks));
+  TRY_TO(free_ranks, create_scale(t, ranks));
   t->tp = (struct tp){.comm = t->groups.tp, .size = t->mesh.tp, .rank = t->mesh.tp_rank, .sequence = t->run.sequence_parallel};
 
 free_ranks:
@@ -145,6 +156,7 @@ free_ranks:
 
 void groups_destroy(struct trainer *t)
 {
+  comm_destroy(t->groups.scale);
   comm_destroy(t->groups.tied);
   comm_destroy(t->groups.gradients);
   comm_destroy(t->groups.outputs);

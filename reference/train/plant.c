@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "ops/ops.h"
 
+#include <math.h>
 #include <time.h>
 
 enum err plant_scale(struct trainer *t, int64_t i, double wrong, struct tensor *scale)
@@ -17,6 +18,22 @@ enum err plant_scale(struct trainer *t, int64_t i, double wrong, struct tensor *
   TRY(op_scale(t->compute, &keep, &t->at.scale, &keep));
   TRY(op_accumulate(t->compute, &keep, &add));
   *scale = keep;
+  return ERR_OK;
+}
+
+enum err plant_infinity(struct trainer *t, int r)
+{
+  const int mine = t->run.replicas > 1 ? r : comm_rank(t->world);
+  int row = t->table->n - 1;
+  if (t->tagged_step != t->run.inf_step || mine != t->run.inf_rank) return ERR_OK;
+  for (; row >= 0; row--) {
+    const struct param *p = &t->table->rows[row];
+    if (t->flat->length[row] > 0 && p->shared_with < 0 && !p->frozen && p->cut != PARAM_WHOLE) break;
+  }
+  if (row < 0) FAIL(ERR_CONFIG, "inf_rank: %d trains no parameter", mine);
+  const enum dtype type = t->gradients.type; /* the buffer that backward adds to is whole where zero is below 2 */
+  const struct tensor one = tensor_at((char *)t->gradients.at + (size_t)t->flat->offset[row] * dtype_bytes(type), type, 1, 1);
+  TRY(op_fill(t->compute, &one, INFINITY));
   return ERR_OK;
 }
 

@@ -7,6 +7,10 @@
 /* *scale, of micro-batch i, becomes (1 - strength) of the right one + strength of `wrong`. */
 enum err plant_scale(struct trainer *t, int64_t i, double wrong, struct tensor *scale);
 
+/* Before the first backward of the step run.inf_step, on rank run.inf_rank (of emulated replicas: before those of replica
+ * r = inf_rank): an element of the last parameter that tensor ranks cut, which no two ranks of a replica have, has an infinite gradient. */
+enum err plant_infinity(struct trainer *t, int r);
+
 /* run.slow_rank's compute takes run.slow_percent longer: the processor time of what is queued between
  * start and finish is taken on the stream, which then stays busy for that share of it, asleep.
  * Other ranks: nothing. */

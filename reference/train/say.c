@@ -195,7 +195,13 @@ enum err say_step(const struct trainer *t, const struct output *o, int64_t step)
   record_real(f, "got.norm", now->norm);
   record_real(f, "got.clip_factor", now->factor);
   record_real(f, "got.lr", now->lr);
-  record_int(f, "got.update", step + 1);
+  const struct loss_scale_said said = t->loss_scale ? loss_scale_say(now->scaling) : (struct loss_scale_said){0};
+  record_int(f, "got.update", t->updates + said.skipped); /* what it was, or is to be */
+  if (t->loss_scale) {
+    record_real(f, "got.scale", said.scale);
+    record_bool(f, "got.skipped", said.skipped);
+    record_int(f, "got.overflow_rank", said.rank);
+  }
   TRY(record_end(f));
   return ERR_OK;
 }

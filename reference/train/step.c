@@ -126,6 +126,11 @@ static enum err backward(struct trainer *t, const struct schedule_action *a, boo
     const struct tensor loss = trainer_scalar(&t->at.losses, 0, i), term = trainer_scalar(&t->at.terms, 0, i);
     TRY(op_scale(t->compute, &term, &loss, &scale));
   }
+  if (t->loss_scale) {
+    const struct tensor next = loss_scale_next(t->loss_scale);
+    TRY(op_scale(t->compute, &t->at.raised, &scale, &next));
+    scale = t->at.raised;
+  }
   if (launches_sums_first(t) && i == t->n_micro - 1) TRY(step_sum(t));
   if (t->run.compute == COMPUTE_SLEEP) return sleep_instead(t, a);
   TRY(plant_slow_start(t));
@@ -184,6 +189,7 @@ static enum err run_list(struct trainer *t, int64_t first, int r)
   const struct pipeline_work work = {.arg = t, .pass = run_pass, .boundary = step_boundary, .after = each ? after_pass : NULL};
   t->first_micro = first;
   TRY(zero_plan(t->zero, t->train_lives.list, t->train_lives.n));
+  if (first == r * t->accumulation) TRY(plant_infinity(t, r));
   TRY(pipeline_run(t->train_pipeline, &work));
   if (each) return ERR_OK;
   TRY(model_finish(t->model, ddp_ready, t->ddp));
@@ -239,7 +245,7 @@ enum err step_sum(struct trainer *t)
   return ERR_OK;
 }
 
-static enum err update(struct trainer *t, int64_t step)
+static enum err update(struct trainer *t)
 {
   const struct tensor norm = optim_norm(t->optim), factor = optim_factor(t->optim), lr = optim_lr(t->optim);
   TRY(dev_delay(t->compute, DEV_DELAY_UPDATE));
@@ -249,7 +255,8 @@ static enum err update(struct trainer *t, int64_t step)
     TRY(zero_updated(t->zero));
     TRY(zero_settle(t->zero));
   }
-  TRY(optim_step(t->optim, step + 1));
+  TRY(optim_step(t->optim, t->updates + 1));
+  if (t->loss_scale) TRY(loss_scale_read(t->loss_scale, t->now.scaling));
   if (!stale) TRY(zero_updated(t->zero));
   TRY(dev_copy_out(t->compute, &t->now.norm, norm.at, sizeof t->now.norm));
   TRY(dev_copy_out(t->compute, &t->now.factor, factor.at, sizeof t->now.factor));
@@ -282,11 +289,12 @@ enum err step_run(struct trainer *t, int64_t step, struct step_clock *clock)
 
   comm_trace_at(t->world, step, -1);
   dev_set_phase(t->dev, DEV_PHASE_OPTIMIZER, step, -1);
-  TRY(update(t, step));
+  TRY(update(t));
   dev_set_phase(t->dev, DEV_PHASE_OTHER, step, -1);
   if (!launches_sums_first(t)) TRY(step_sum(t));
   TRY(trainer_sync(t));
   clock->end_ms = clock_ms();
   TRY(trainer_read_numbers(t));
+  t->updates += t->loss_scale == NULL || !loss_scale_say(t->now.scaling).skipped;
   return ERR_OK;
 }

@@ -55,7 +55,7 @@ static enum err gemm_size(const struct output *o, struct dev *d, struct dev_stre
     TRY_TO(free_block, dev_sync_stream(s));
     slots_say(o->slots, "gemm", r);
   }
-  const struct tasks_measure m = {.what = type == DTYPE_F64 ? "dgemm" : type == DTYPE_F32 ? "sgemm" : "bgemm", .size = n,
+  const struct tasks_measure m = {.what = type == DTYPE_F64 ? "dgemm" : type == DTYPE_F32 ? "sgemm" : type == DTYPE_F16 ? "hgemm" : "bgemm", .size = n,
                                   .flops = 2.0 * (double)n * (double)n * (double)n, .bytes = 3 * (int64_t)bytes};
   TRY_TO(free_block, tasks_say(o, d, &m));
 

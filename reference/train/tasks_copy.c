@@ -1,7 +1,7 @@
 /* tasks_copy.c - copies: near, timed for their rate; far apart, for 64-bit offsets. */
 #include "train/tasks_copy.h"
 
-#include "base/bf16.h"
+#include "base/f16.h"
 #include "base/rng.h"
 #include "ops/ops.h"
 
@@ -24,6 +24,7 @@ enum err tasks_fill(struct dev_stream *s, const struct tensor *t, uint64_t seed)
     const double x = rng_normal((struct rng_key){seed, RNG_TEST, 0}, (uint64_t)i);
     if (t->type == DTYPE_F64) ((double *)(void *)tile)[i] = x;
     else if (t->type == DTYPE_BF16) ((uint16_t *)(void *)tile)[i] = bf16_round_f64(x);
+    else if (t->type == DTYPE_F16) ((uint16_t *)(void *)tile)[i] = f16_round_f64(x);
     else ((float *)(void *)tile)[i] = (float)x;
   }
   for (int64_t at = 0; at < n; at += TILE)

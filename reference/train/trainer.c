@@ -132,7 +132,7 @@ static enum err create_inputs(struct trainer *t)
 
 static enum err create_scalars(struct trainer *t)
 {
-  const int64_t M = t->n_micro, R = t->run.replicas, n = 6 + 2 * M + 2 * R + 4 + t->table->n;
+  const int64_t M = t->n_micro, R = t->run.replicas, n = 7 + 2 * M + 2 * R + 4 + t->table->n;
   double *next;
   TRY(dev_alloc(t->dev, (size_t)n * sizeof *next, DEV_OTHER, "scalars", &t->scalars));
   next = t->scalars;
@@ -140,6 +140,7 @@ static enum err create_scalars(struct trainer *t)
   TAKE(step, DTYPE_I32, 1, 1);
   TAKE(count, DTYPE_F64, 1, 1);
   TAKE(scale, DTYPE_F64, 1, 1);
+  TAKE(raised, DTYPE_F64, 1, 1);
   TAKE(planted, DTYPE_F64, 1, 2);
   TAKE(since, DTYPE_F64, 1, 1);
   TAKE(losses, DTYPE_F64, 1, M);
@@ -274,9 +275,13 @@ static enum err create_training(struct trainer *t)
   TRY(create_lives(t, e, &t->evaluate_lives));
   t->pass_lives = malloc((size_t)(t->run.layers + LIVES_OF_ENDS) * sizeof *t->pass_lives);
   if (t->pass_lives == NULL) FAIL(ERR_MEMORY, "weights needed by a pass");
+  const struct loss_scale_config scale = {.run = &t->run, .dev = t->dev, .compute = t->compute, .all = t->groups.scale,
+                                          .largest = ddp_largest(t->ddp), .stage = stage, .rank = comm_rank(t->world)};
+  if (t->run.loss_scale > 0) TRY(loss_scale_create(&scale, &t->loss_scale));
   const struct optim_config optim = {.run = &t->run, .table = t->table, .flat = t->flat, .place = &t->place, .shard = t->shard,
                                      .dev = t->dev, .compute = t->compute, .shards = t->groups.shards, .norm = t->groups.norm,
-                                     .weights = t->weights, .gradients = t->gradients, .rounded = t->rounded};
+                                     .weights = t->weights, .gradients = t->gradients, .rounded = t->rounded,
+                                     .scale = t->loss_scale};
   TRY(optim_create(&optim, &t->optim));
   TRY(pipeline_create(s, stage, t->run.overlap_p2p, t->compute, t->groups.outputs, t->groups.gradients, &t->train_pipeline));
   TRY(pipeline_create(e, stage, t->run.overlap_p2p, t->compute, t->groups.outputs, t->groups.gradients, &t->evaluate_pipeline));
@@ -332,6 +337,7 @@ void trainer_destroy(struct trainer *t)
   pipeline_destroy(t->evaluate_pipeline);
   pipeline_destroy(t->train_pipeline);
   optim_destroy(t->optim);
+  loss_scale_destroy(t->loss_scale);
   model_destroy(t->model);
   ddp_destroy(t->ddp);
   zero_destroy(t->zero);

@@ -1,7 +1,7 @@
 /* trainer.h - everything one rank needs to train: device, groups, model, data.
  *
  * Streams: `compute`, which also carries what a pass cannot go on without (groups "tp", "norm",
- * "tied"); `transfer`, which carries gradients of weights (group "dp"); `scalar`, which carries
+ * "tied", "scale"); `transfer`, which carries gradients of weights (group "dp"); `scalar`, which carries
  * token counts and losses (group "sums"); where replicas share, `gather`, which carries updated weights
  * (group "gather"); with pp > 1 `outputs` and `gradients`, which carry what
  * stages send to each other (groups of these names).  All memory of a step is taken in
@@ -36,12 +36,14 @@ struct trainer_groups {
   struct comm *norm;                /* the ranks that hold one replica of the model           */
   struct comm *outputs, *gradients; /* stages, forward and backward                           */
   struct comm *tied;                /* first and last stage, where the tied matrix stands twice */
+  struct comm *scale;               /* all ranks, where losses are scaled                     */
 };
 
 /* Numbers of a step on the device.  All f64 [1,1] but losses and terms. */
 struct trainer_scalars {
   struct tensor step;           /* i32: keys dropout                                       */
   struct tensor count, scale;   /* valid tokens of all ranks; what a loss is multiplied by */
+  struct tensor raised;         /* with a loss scale: what a loss is multiplied by, times it */
   struct tensor planted;        /* [1, 2]: scale of one micro-batch when a fault changes it */
   struct tensor since;          /* when planted slowness began to count                    */
   struct tensor losses, terms;  /* [1, n_micro]: loss sums; the same times their scale     */
@@ -54,6 +56,7 @@ struct trainer_scalars {
 struct trainer_numbers {
   double count, mine[2], all[2]; /* as the scalars of that name */
   double norm, factor, lr;
+  double scaling[LOSS_SCALE_NUMBERS]; /* with a loss scale */
 };
 
 /* Of a list of passes: see zero_plan. */
@@ -82,13 +85,15 @@ struct trainer {
   struct trainer_groups groups;
   struct tp tp;
   struct flat_buffer weights, gradients; /* what updates are added to, and what they are made of */
-  struct flat_buffer rounded;            /* with bf16 the weights rounded, else at NULL */
+  struct flat_buffer rounded;            /* with bf16 and fp16 the weights rounded, else at NULL */
   struct zero *zero;
   struct trainer_lives train_lives, evaluate_lives;
   struct zero_life *pass_lives; /* room for those of one pass */
   struct ddp *ddp;
   struct model *model;
   struct optim *optim;
+  struct loss_scale *loss_scale; /* NULL: losses are not scaled */
+  int64_t updates;               /* made so far; a step that is skipped makes none */
   struct schedule *training, *evaluation; /* lists of passes; the second goes forward only */
   struct pipeline *train_pipeline, *evaluate_pipeline;
 

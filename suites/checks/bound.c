@@ -17,11 +17,12 @@ double bound_unit(enum precision precision)
   case PRECISION_F32: return 0x1p-24;
   case PRECISION_TF32: return 0x1p-11;
   case PRECISION_BF16: return 0x1p-8;
+  case PRECISION_F16: return 0x1p-11;
   }
   return 0.0;
 }
 
-bool bound_is_narrow(enum precision precision) { return precision == PRECISION_TF32 || precision == PRECISION_BF16; }
+bool bound_is_narrow(enum precision precision) { return precision >= PRECISION_TF32; }
 
 /* The sum of many terms, rounded apart, is nearer than each of them: in bf16 losses were seen 1e-4 to 3e-4 off, norms up
  * to 1.5e-3.  Half a unit of such a whole is 2e-3, the table's figure for the loss. */
@@ -38,11 +39,13 @@ static double loss_ceiling(enum precision precision, int64_t step)
   static const double ceilings[][3] = {[PRECISION_F64] = {1e-13, 1e-10, 1e-8},
                                        [PRECISION_F32] = {1e-6, 1e-5, 1e-4},
                                        [PRECISION_TF32] = {6e-4, 6e-4, 2.5e-3},
-                                       [PRECISION_BF16] = {5e-3, 5e-3, 2e-2}};
+                                       [PRECISION_BF16] = {5e-3, 5e-3, 2e-2},
+                                       [PRECISION_F16] = {6e-4, 6e-4, 2.5e-3}};
   return ceilings[precision][step == 0 ? 0 : step <= 20 ? 1 : 2];
 }
 
-/* tf32 stores 8 times finer than bf16: an eighth of its figures, where these are above float32's own. */
+/* tf32 multiplies and fp16 stores 8 times finer than bf16: an eighth of its figures, where these are above float32's own.  A loss
+ * scale that overflows nowhere keeps fp16's gradients above the range in which its steps are those of 2^-24. */
 double bound_ceiling(enum bound_kind kind, enum precision precision, int64_t step)
 {
   static const double ceilings[][4] = {
@@ -51,6 +54,7 @@ double bound_ceiling(enum bound_kind kind, enum precision precision, int64_t ste
     [PRECISION_F32] =  {1e-4,     1e-5,  1e-6,             4.0 * 2.0 * 0x1p-24},
     [PRECISION_TF32] = {2e-2,     2.5e-3, 1e-6,            4.0 * 2.0 * 0x1p-24},
     [PRECISION_BF16] = {0.15,     2e-2,  1e-5,             4.0 * 2.0 * 0x1p-24},
+    [PRECISION_F16] =  {2e-2,     2.5e-3, 1e-5,            4.0 * 2.0 * 0x1p-24},
   };
   switch (kind) {
   case BOUND_LOSS: return loss_ceiling(precision, step);

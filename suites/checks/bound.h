@@ -14,7 +14,7 @@ enum bound_kind { BOUND_LOSS, BOUND_GRADIENT, BOUND_NORM, BOUND_NORM_OWN, BOUND_
  * way between replicas.  Losses know of that from the first update on. */
 enum precision bound_precision(const struct run_config *c, enum bound_kind kind, int64_t step);
 double bound_unit(enum precision precision);    /* unit roundoff u of what products read */
-bool bound_is_narrow(enum precision precision); /* tf32, bf16: each of many roundings counts, not the order of sums */
+bool bound_is_narrow(enum precision precision); /* tf32, bf16, fp16: each of many roundings counts, not the order of sums */
 /* F, relative, of a whole that is the sum of so many terms (for a gradient: 1, see gradients.c). */
 double bound_floor(enum bound_kind kind, enum precision precision, double terms);
 /* Relative ceiling of that observable in that precision at that step. */

@@ -35,7 +35,10 @@ static void narrow_precisions_have_ceilings_of_their_own(void)
   CHECK(bound_unit(PRECISION_TF32) == 8.0 * 0x1p-14 && bound_is_narrow(PRECISION_TF32) && !bound_is_narrow(PRECISION_F32));
   CHECK(bound_ceiling(BOUND_LOSS, PRECISION_BF16, 20) == 5e-3 && bound_ceiling(BOUND_LOSS, PRECISION_BF16, 100) == 2e-2);
   CHECK(bound_ceiling(BOUND_GRADIENT, PRECISION_BF16, 0) == 0.15 && bound_ceiling(BOUND_NORM_OWN, PRECISION_BF16, 0) == 1e-5);
-  for (int p = PRECISION_TF32; p <= PRECISION_BF16; p++)
+  CHECK(bound_unit(PRECISION_F16) == 1.0 / 2048.0 && bound_is_narrow(PRECISION_F16)); /* 11 significant bits */
+  for (int kind = 0; kind <= BOUND_NORM; kind++) /* the roundings of bf16, 8 times finer, as tf32's */
+    CHECK(bound_ceiling((enum bound_kind)kind, PRECISION_F16, 0) == bound_ceiling((enum bound_kind)kind, PRECISION_TF32, 0));
+  for (int p = PRECISION_TF32; p <= PRECISION_F16; p++)
     CHECK(bound_ceiling(BOUND_UPDATE, (enum precision)p, 0) == bound_ceiling(BOUND_UPDATE, PRECISION_F32, 0));
   for (int kind = 0; kind <= BOUND_NORM_OWN; kind++)
     for (int p = PRECISION_F32; p < PRECISION_BF16; p++)
@@ -62,7 +65,7 @@ static void floors_are_below_their_ceilings(void)
 {
   static const enum bound_kind kinds[] = {BOUND_LOSS, BOUND_GRADIENT, BOUND_NORM};
   for (int k = 0; k < 3; k++)
-    for (int p = PRECISION_F64; p <= PRECISION_BF16; p++)
+    for (int p = PRECISION_F64; p <= PRECISION_F16; p++)
       CHECK(bound_floor(kinds[k], (enum precision)p, 12.0) < bound_ceiling(kinds[k], (enum precision)p, 0));
   CHECK(bound_floor(BOUND_GRADIENT, PRECISION_BF16, 1.0) == 4.0 / 256.0 && bound_floor(BOUND_NORM, PRECISION_F32, 4.0) == 8.0 * 0x1p-24);
   CHECK(bound_floor(BOUND_LOSS, PRECISION_BF16, 12.0) == 0x1p-9 && bound_floor(BOUND_NORM, PRECISION_TF32, 12.0) == 0x1p-12);

@@ -19,6 +19,7 @@
   CHECK(gradients, "O4", companions_noise, "every parameter's reduced gradient at every step against the truth")        \
   CHECK(norm, "O5", companions_noise, "gradient norm against the truth and against the run's own gradients")            \
   CHECK(update, "O6", NULL, "clip factor, learning rate, moments and weights recomputed from the observed gradients")   \
+  CHECK(scale, "O7", NULL, "the loss scale by its closed form; every rank skips the same steps and names the same rank")  \
   CHECK(replicas, "O7", NULL, "what must be equal on all ranks of a group has equal hashes")                            \
   CHECK(rerun, "O8", companions_rerun, "the same run again gives the same bits")                                        \
   CHECK(overlap_off, "O8", companions_overlap_off, "the same run without overlap gives the same bits")                  \

@@ -68,6 +68,7 @@ static struct run_config serial(const struct run_config *c)
   s.align = false;
   s.slow_percent = defaults.slow_percent;
   s.slow_rank = defaults.slow_rank;
+  s.inf_rank = defaults.inf_rank; /* the same steps are skipped, whoever overflows */
   s.slow_data_ms = defaults.slow_data_ms;
   on_time(&s);
   memset(s.fault, 0, sizeof s.fault);
@@ -191,6 +192,7 @@ int companions_twin(const struct run_config *c, struct companion *out, int max)
     s.bucket = c->bucket;
   }
   if (c->dp > 1) s.reduce_type = c->reduce_type;
+  if (c->inf_step >= 0) s.inf_rank = layout_of(c, (int)c->inf_rank).dp; /* a replica's gradients, wherever in it */
   s.threads = c->threads;
   s.dump = c->dump;
   take(out, &n, max, "twin", &s);

@@ -282,6 +282,8 @@ static const struct {
   {FAULT_CL_LL128_CORRUPTION, bits_changed},
   {FAULT_DATA_SAMPLER_IGNORES_MODEL_PARALLEL, cuts_replica_reads_different_data},
   {FAULT_PP_SEND_BUFFER_FREED_EARLY, cuts_stage_received_poison},
+  {FAULT_PR_OVERFLOW_NOT_GLOBAL, precision_ranks_decide_apart},
+  {FAULT_PR_GRAD_NORM_IN_FP16, precision_norm_is_a_half},
   {FAULT_CLIP_INF_HANDLING, infinite_norm},
   {FAULT_Z_UNINITIALISED_COMM_BUFFER, poison_read},
   {FAULT_HG_CONCURRENT_COMMUNICATORS, order_differs},
@@ -289,6 +291,8 @@ static const struct {
   {FAULT_LN_LOGGED_LOSS_LOCAL_ONLY, loss_is_local},
   {FAULT_LN_GA_MEAN_OF_MEANS, loss_is_mean_of_means},
   {FAULT_LN_RANK_TOKEN_IMBALANCE, loss_is_mean_over_replicas},
+  {FAULT_PR_OVERFLOW_RETURN_MISPLACED, precision_every_step_is_skipped},
+  {FAULT_PR_BF16_DIVIDED_BY_FP16_SCALE, precision_divided_by_a_scale},
   {FAULT_CLIP_LOCAL_NORM, shares_norm_is_of_a_shard},
   {FAULT_GR_BCAST_UNCAST_BUFFER, shares_stale_weights_were_handed_on},
   {FAULT_CLIP_MAX_FOR_MIN, factor_above_one},
@@ -324,6 +328,15 @@ static bool loss_sums_agree(const struct run_data *run, const struct run_data *t
   return signs_near(mine.sum, theirs.sum, bound_no_rounding(BOUND_LOSS, (enum precision)run->config.precision)) && mine.tokens == theirs.tokens;
 }
 
+/* Gradients of a step that was skipped say nothing. */
+static enum err measure_gaps(struct signs *s)
+{
+  TRY(gap_measure(s->run, s->truth, 0, &s->first));
+  if (evidence_skipped(s->truth, 1)) return ERR_OK;
+  TRY(gap_measure(s->run, s->truth, 1, &s->second));
+  return gap_leftover(s->run, s->truth, &s->leftover);
+}
+
 static void name_cause(const struct signs *s, struct diagnosis *out)
 {
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
@@ -346,9 +359,7 @@ void judge_diagnose(const struct run_data *run, const struct companion *wanted, 
   s.truth = evidence_companion(wanted, companions, n, "truth");
   if (s.truth != NULL) {
     s.clean_loss = loss_sums_agree(run, s.truth);
-    if (gap_measure(run, s.truth, 0, &s.first) != ERR_OK || gap_measure(run, s.truth, 1, &s.second) != ERR_OK ||
-        gap_leftover(run, s.truth, &s.leftover) != ERR_OK)
-      err_clear(); /* dumps that are absent leave the rules about gradients without evidence */
+    if (measure_gaps(&s) != ERR_OK) err_clear(); /* dumps that are absent leave the rules about gradients without evidence */
   }
   name_cause(&s, out);
   gap_free(&s.first);

@@ -1,7 +1,7 @@
 /* evidence.c - lookups by linear scan: a case has some thousand records at most. */
 #include "evidence.h"
 
-#include "base/bf16.h"
+#include "base/f16.h"
 #include "base/record.h"
 #include <math.h>
 #include <stdio.h>
@@ -104,11 +104,11 @@ enum err evidence_elements(const struct tensor *t, double *out)
         memcpy(&value, from + (size_t)col * sizeof value, sizeof value);
         to[col] = (double)value;
       }
-    } else if (t->type == DTYPE_BF16) {
+    } else if (t->type == DTYPE_BF16 || t->type == DTYPE_F16) {
       for (int64_t col = 0; col < t->cols; col++) {
         uint16_t value;
         memcpy(&value, from + (size_t)col * sizeof value, sizeof value);
-        to[col] = (double)bf16_widen(value);
+        to[col] = (double)(t->type == DTYPE_F16 ? f16_widen(value) : bf16_widen(value));
       }
     } else {
       FAIL(ERR_FORMAT, "elements of type %s cannot be judged", dtype_name(t->type));
@@ -132,4 +132,10 @@ const struct run_data *evidence_companion(const struct companion *wanted, const 
   for (int i = 0; i < n; i++)
     if (companions[i] != NULL && strcmp(wanted[i].role, role) == 0) return companions[i];
   return NULL;
+}
+
+bool evidence_skipped(const struct run_data *r, int64_t step)
+{
+  const json_t *record = evidence_record(r, "step", 0, step, -1);
+  return record != NULL && evidence_flag(record, "got.skipped");
 }

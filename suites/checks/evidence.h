@@ -26,6 +26,8 @@ double evidence_value(const struct run_data *r, const char *kind, int64_t rank, 
 const char *evidence_text(const json_t *record, const char *key); /* "" if absent */
 bool evidence_same_text(const json_t *a, const json_t *b, const char *key);
 
+/* By rank 0's word this step changed no weight since a gradient had overflowed. */
+bool evidence_skipped(const struct run_data *r, int64_t step);
 bool evidence_ended(const struct run_data *r); /* exited with status 0 */
 /* Leading steps that every rank has told of: what can be judged. */
 int64_t evidence_steps(const struct run_data *r);

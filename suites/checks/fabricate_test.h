@@ -133,6 +133,25 @@ static inline void made_replicas(struct made *m, int rank, int64_t step)
   made_hash(m, rank, step, 3, "world", "");
 }
 
+/* Skipped steps before `step`. */
+static inline int64_t made_skipped(const struct run_config *c, int64_t step) { return c->inf_step >= 0 && c->inf_step < step; }
+
+/* What a step says of its loss scale; inf_step alone is skipped. */
+static inline void made_scale(const struct run_config *c, json_t *s, int64_t step)
+{
+  double scale = c->loss_scale;
+  int64_t good = 0;
+  if (c->loss_scale == 0) return;
+  for (int64_t before = 0; before < step; before++) {
+    good++;
+    if (before == c->inf_step) scale /= 2, good = 0;
+    if (good == c->scale_interval) scale *= 2, good = 0;
+  }
+  json_object_set_new(s, "got.scale", json_real(scale));
+  json_object_set_new(s, "got.skipped", json_boolean(step == c->inf_step));
+  json_object_set_new(s, "got.overflow_rank", json_integer(step == c->inf_step ? c->inf_rank : -1));
+}
+
 static inline void made_step_records(struct made *m, int64_t step, double norm, int draw)
 {
   const struct run_config *c = &m->data.config;
@@ -161,8 +180,9 @@ static inline void made_step_records(struct made *m, int64_t step, double norm, 
     json_object_set_new(s, "got.loss", json_real(sum / tokens));
     json_object_set_new(s, "got.norm", json_real(norm));
     json_object_set_new(s, "got.clip_factor", json_real(schedule_clip(c, norm)));
-    json_object_set_new(s, "got.lr", json_real(schedule_lr(c, step + 1)));
-    json_object_set_new(s, "got.update", json_integer(step + 1));
+    json_object_set_new(s, "got.lr", json_real(schedule_lr(c, step + 1 - made_skipped(c, step))));
+    json_object_set_new(s, "got.update", json_integer(step + 1 - made_skipped(c, step)));
+    made_scale(c, s, step);
     json_t *e = made_record(m, "eval", rank, step + 1, -1);
     json_object_set_new(e, "got.loss_sum", json_real(40.0));
     json_object_set_new(e, "got.valid_tokens", json_integer(10));
@@ -216,14 +236,17 @@ static inline void made_run(struct made *m, const struct run_config *c, int draw
         if (!(c->frozen[0] && strstr(shapes[i].name, c->frozen)))
           squares += (double)gradients[i][k] * (double)gradients[i][k];
       }
+    if (step == c->inf_step) gradients[rows - 2][0] = INFINITY, squares = INFINITY;
     made_file(m, "gradients", step, shapes, rows, gradients);
     made_step_records(m, step, sqrt(squares), draw);
+    if (step == c->inf_step) continue;
     for (int i = 0; i < rows; i++)
       for (int64_t k = 0; k < shapes[i].rows * shapes[i].cols; k++) {
         if (c->frozen[0] && strstr(shapes[i].name, c->frozen)) continue;
         struct schedule_element *e = &state[i][k];
         e->weight = (double)weights[i][k];
-        schedule_update(c, step + 1, schedule_lr(c, step + 1), shapes[i].rows > 1,
+        const int64_t update = step + 1 - made_skipped(c, step);
+        schedule_update(c, update, schedule_lr(c, update), shapes[i].rows > 1,
                         (double)gradients[i][k] * schedule_clip(c, sqrt(squares)), e);
         weights[i][k] = (float)e->weight;
       }

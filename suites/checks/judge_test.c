@@ -50,6 +50,8 @@ static void a_check_with_no_evidence_at_all_never_passes(void)
   nothing.config.reduce = REDUCE_ORDERED;
   nothing.config.delay = DELAY_ALL;
   nothing.config.recompute = RECOMPUTE_FULL;
+  nothing.config.loss_scale = 1024;
+  nothing.config.recompute = RECOMPUTE_FULL;
   json_t *none = json_array();
   nothing.records = none;
   for (int i = 0; i < judge_checks_count; i++) {
@@ -59,7 +61,7 @@ static void a_check_with_no_evidence_at_all_never_passes(void)
     const int n = judge_checks[i].companions ? judge_checks[i].companions(&nothing.config, wanted, JUDGE_COMPANIONS_MAX) : 0;
     judge_checks[i].judge(&nothing, wanted, companions, n, &v);
     if (!CHECK(v.outcome == OUTCOME_FAIL || v.outcome == OUTCOME_INVALID || v.outcome == OUTCOME_SKIPPED)) CHECK_TEXT_HAS(v.sentence, judge_checks[i].name);
-    CHECK(v.outcome != OUTCOME_SKIPPED);
+    if (!CHECK(v.outcome != OUTCOME_SKIPPED)) fprintf(stderr, "%s\n", judge_checks[i].name);
     CHECK(v.sentence[0] != '\0');
     for (int k = 0; k < n; k++) companions[k] = &nothing; /* companions that say nothing either */
     judge_checks[i].judge(&nothing, wanted, companions, n, &v);

@@ -59,6 +59,7 @@ void norm_judge(const struct run_data *run, const struct companion *wanted, cons
   worst_start(&w);
   double capped = 0.0;
   for (int64_t step = 0; step < steps; step++) {
+    if (evidence_skipped(truth, step)) continue; /* nothing was to be learned from it */
     const double want = evidence_value(truth, "step", -1, step, -1, "got.norm"), q = noise_of(noise, want, step);
     const double bound = bound_measured(floor, q);
     double own = NAN;

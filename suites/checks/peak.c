@@ -18,6 +18,7 @@ _Static_assert(PRECISION_F64 == 0 && PRECISION_F32 == 1 && PRECISION_TF32 == 2 &
 double peak_dense(const char *device, enum precision precision)
 {
   const size_t length = strcspn(device, ",");
+  if (precision == PRECISION_F16) precision = PRECISION_BF16; /* one figure for both in every data sheet of the table */
   for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++)
     if (strlen(peaks[i].name) == length && memcmp(peaks[i].name, device, length) == 0 && peaks[i].tflops[precision] > 0)
       return 1e12 * peaks[i].tflops[precision];

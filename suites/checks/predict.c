@@ -183,7 +183,7 @@ static double communication(const struct run_config *c, const struct layout *at)
   const double shared = c->zero > 0 && c->dp > 1 ? scratch(0.0, s) + scratch(8.0 * predict_rows(c), s) + scratch(bucket / (double)s, groups) : 0.0;
   return scratch(bucket, c->dp > 1 ? s : 1) + shared + scratch(16.0, c->dp * c->pp) +
          scratch(fmax(fmax(N * C * work_bytes(c), 16.0 * N), norms), c->tp) +
-         scratch(8.0 * predict_rows(c), c->tp * c->pp);
+         scratch(8.0 * predict_rows(c), c->tp * c->pp) + (c->loss_scale > 0.0 ? scratch(8.0, config_ranks(c)) : 0.0);
 }
 
 /* --- traffic: what a rank sends in a step, sums on a ring --------------------------------- */

@@ -22,6 +22,13 @@ int signs_count_off(const struct signs *s, const struct gaps *g);
 /* The matrix that is both embedding and head, and no other. */
 bool signs_only_tied_is_off(const struct signs *s);
 
+/* --- diagnose_precision.c: does it look like that? ----------------------------------------- */
+
+bool precision_ranks_decide_apart(const struct signs *s);
+bool precision_every_step_is_skipped(const struct signs *s);
+bool precision_divided_by_a_scale(const struct signs *s);
+bool precision_norm_is_a_half(const struct signs *s);
+
 /* --- diagnose_cuts.c: does it look like that? --------------------------------------------- */
 
 bool cuts_messages_wait_for_each_other(const struct signs *s);

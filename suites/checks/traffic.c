@@ -17,7 +17,7 @@ static const struct {
     [TRAFFIC_SUMS] = {"sums", "scalar"},
     [TRAFFIC_TP] = {"tp", "compute"},           [TRAFFIC_NORM] = {"norm", "compute"},
     [TRAFFIC_OUTPUTS] = {"outputs", "outputs"}, [TRAFFIC_GRADIENTS] = {"gradients", "gradients"},
-    [TRAFFIC_TIED] = {"tied", "compute"},
+    [TRAFFIC_TIED] = {"tied", "compute"},       [TRAFFIC_SCALE] = {"scale", "compute"},
 };
 
 const char *traffic_name(enum traffic_group g) { return groups[g].name; }
@@ -30,6 +30,7 @@ int64_t traffic_ranks(const struct run_config *c, enum traffic_group g)
     [TRAFFIC_DP] = sharing,    [TRAFFIC_REPLICAS] = c->dp / sharing, [TRAFFIC_GATHER] = sharing, [TRAFFIC_SHARDS] = sharing,
     [TRAFFIC_SUMS] = c->dp * c->pp, [TRAFFIC_TP] = c->tp, [TRAFFIC_NORM] = c->tp * c->pp,
     [TRAFFIC_OUTPUTS] = c->pp, [TRAFFIC_GRADIENTS] = c->pp,    [TRAFFIC_TIED] = 2,
+    [TRAFFIC_SCALE] = config_ranks(c),
   };
   return sizes[g];
 }
@@ -270,6 +271,7 @@ enum err traffic_expect(const struct run_config *c, const struct layout *at, enu
   if (g == TRAFFIC_NORM && c->tp * c->pp > 1)
     say(&w, "allreduce", DTYPE_F64, (int64_t)predict_rows(c));
   if (g == TRAFFIC_TIED) tied(&w);
+  if (g == TRAFFIC_SCALE && c->loss_scale > 0 && config_ranks(c) > 1) say(&w, "allreduce", DTYPE_F64, 1);
   if ((g == TRAFFIC_TP && c->tp > 1) || ((g == TRAFFIC_OUTPUTS || g == TRAFFIC_GRADIENTS) && c->pp > 1))
     TRY_TO(release, passes(&w, g));
   TRY_TO(release, w.err);

@@ -19,6 +19,7 @@
  *   norm       compute    an allreduce of one float64 a row of the parameter table
  *   outputs    outputs    n C for each chunk and micro-batch, sent and received in the schedule's order
  *   gradients  gradients  the same backwards
+ *   scale      compute    with a loss scale an allreduce of one float64: did a gradient overflow, and whose
  *   tied       compute    V' C from the last stage to the first and back, once a fold
  */
 #ifndef CHECKS_TRAFFIC_H
@@ -37,6 +38,7 @@ enum traffic_group {
   TRAFFIC_OUTPUTS,
   TRAFFIC_GRADIENTS,
   TRAFFIC_TIED,
+  TRAFFIC_SCALE,
   TRAFFIC_GROUPS
 };
 

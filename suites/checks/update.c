@@ -5,7 +5,8 @@
  *   lr       its closed form
  *   weights  |after - recomputed| <= 4 ulp of max(|before|, |after|, lr), element by element
  *            (ulp of the parameter alone would fail a correct AdamW by cancellation);
- *            frozen and unused ones unchanged in bits
+ *            frozen and unused ones unchanged in bits, and all of them in a step that was skipped for an
+ *            overflow; that one takes no number of an update
  */
 #include "bound.h"
 #include "evidence.h"
@@ -30,6 +31,14 @@ struct ledger {
   struct worst worst;
 };
 
+/* Number of the update that a step makes, from 1; of one that is skipped, what it would have been. */
+static int64_t update_of(const struct ledger *l, int64_t step)
+{
+  int64_t number = step + 1;
+  for (int64_t before = 0; before < step; before++) number -= evidence_skipped(l->run, before);
+  return number;
+}
+
 static bool judge_factor(struct ledger *l, int64_t step, int rank, struct verdict *out)
 {
   const double norm = evidence_value(l->run, "step", rank, step, -1, "got.norm");
@@ -47,13 +56,13 @@ static bool judge_factor(struct ledger *l, int64_t step, int rank, struct verdic
 
 static bool judge_lr(struct ledger *l, int64_t step, int rank, struct verdict *out)
 {
-  const double lr = evidence_value(l->run, "step", rank, step, -1, "got.lr"), want = schedule_lr(&l->run->config, step + 1);
+  const double lr = evidence_value(l->run, "step", rank, step, -1, "got.lr"), want = schedule_lr(&l->run->config, update_of(l, step));
   if (bound_relative(lr, want) <= same_scalar) return true;
   snprintf(out->worst, sizeof out->worst, "learning rate at step %lld", (long long)step);
   out->value = lr;
   out->bound = want;
   verdict_say(out, OUTCOME_FAIL, "rank %d used learning rate %.17g for update %lld; its closed form gives %.17g", rank, lr,
-              (long long)step + 1, want);
+              (long long)update_of(l, step), want);
   return false;
 }
 
@@ -61,7 +70,7 @@ static bool judge_scalars(struct ledger *l, struct verdict *out)
 {
   for (int64_t step = 0; step < l->steps; step++)
     for (int rank = 0; rank < evidence_ranks(l->run); rank++)
-      if (!judge_factor(l, step, rank, out) || !judge_lr(l, step, rank, out)) return false;
+      if ((!evidence_skipped(l->run, step) && !judge_factor(l, step, rank, out)) || !judge_lr(l, step, rank, out)) return false;
   out->worst[0] = '\0';
   out->value = out->bound = NAN;
   return true;
@@ -79,7 +88,7 @@ static void judge_elements(struct ledger *l, const char *name, int64_t n, int64_
   for (int64_t k = 0; k < n; k++) {
     struct schedule_element *e = &l->state[k];
     e->weight = l->before[k];
-    schedule_update(c, step + 1, l->lr[step], decay, l->gradient[k] * l->factor[step], e);
+    schedule_update(c, update_of(l, step), l->lr[step], decay, l->gradient[k] * l->factor[step], e);
     const double away = fabs(l->after[k] - e->weight);
     const double limit = relative * fmax(fmax(fabs(l->before[k]), fabs(l->after[k])), l->lr[step]);
     if (value < 0.0 || !isfinite(away) || away * bound > value * limit) {
@@ -105,9 +114,11 @@ static enum err judge_tensor(struct ledger *l, const struct safetensor *t)
     const struct safetensor *gradient = safetensors_find(l->gradients[step], t->name);
     if (after == NULL || tensor_count(&after->data) != n) FAIL(ERR_FORMAT, "%s is not among the weights after step %lld", t->name, (long long)step);
     TRY(evidence_elements(&after->data, l->after));
-    if (frozen) {
+    const bool skipped = evidence_skipped(l->run, step);
+    if (frozen || skipped) {
       const bool same = memcmp(l->before, l->after, (size_t)n * sizeof *l->before) == 0;
-      worst_see(&l->worst, same ? 0.0 : 1.0, 0.0, "frozen %s changed at step %lld", t->name, (long long)step);
+      worst_see(&l->worst, same ? 0.0 : 1.0, 0.0, skipped ? "%s changed at step %lld, which was skipped" : "frozen %s changed at step %lld",
+                t->name, (long long)step);
     } else {
       if (gradient == NULL || tensor_count(&gradient->data) != n)
         FAIL(ERR_FORMAT, "%s is not among the gradients of step %lld", t->name, (long long)step);

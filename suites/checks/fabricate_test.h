@@ -23,7 +23,7 @@ enum { MADE_ROWS = 40, MADE_ELEMENTS = 200 };
 struct made {
   struct run_data data;
   json_t *records;
-  char dir[CONFIG_PATH];
+  char dir[CONFIG_PATH]; /* data.dir */
 };
 
 static inline struct run_config made_config(int64_t dp)
@@ -205,7 +205,7 @@ static inline void made_run(struct made *m, const struct run_config *c, int draw
   m->data.records = m->records;
   snprintf(m->dir, sizeof m->dir, "/tmp/shardmark-made-XXXXXX");
   CHECK(mkdtemp(m->dir) != NULL);
-  snprintf(m->data.dir, sizeof m->data.dir, "%s", m->dir);
+  memcpy(m->data.dir, m->dir, sizeof m->data.dir);
   snprintf(m->data.end, sizeof m->data.end, "exited");
 
   const int rows = shapes_count(c);

@@ -159,7 +159,9 @@ static void write_script(FILE *out, const struct figure *f, const char *plots)
   if (f->log_y) fputs("\nset logscale y\nset format y '10^{%T}'", out);
   if (f->has_least) fprintf(out, "\nset yrange [%.9g:*]", f->least);
   if (f->n_names > 0) {
-    const bool many = f->n_names > 6;
+    size_t longest = 0;
+    for (int i = 0; i < f->n_names; i++) longest = strlen(f->names[i]) > longest ? strlen(f->names[i]) : longest;
+    const bool many = f->n_names > 6 || (size_t)f->n_names * longest > 80; /* characters side by side */
     fprintf(out, "\nset xrange [-0.6:%g]\nset xtics %s (", f->n_names - 0.4, many ? "rotate by -40 left font ',10'" : "norotate center");
     for (int i = 0; i < f->n_names; i++) {
       if (i) fputs(", ", out);

@@ -88,6 +88,11 @@ static enum err add_stacks(struct figure *f, const json_t *const *points, int n,
   return ERR_OK;
 }
 
+static void title_formula(struct figure *f, const json_t *farthest)
+{
+  figure_title(f, "Measured memory is within %.1f %% of the closed formula (farthest: %s)", 100.0 * off(farthest), name_of(farthest));
+}
+
 static const char x_label[] = "case (left: measured, right and pale: predicted)", y_label[] = "peak of the worst rank, GiB";
 
 static enum err draw_some(struct page *p, const json_t *const *points, int n, int number)
@@ -99,7 +104,7 @@ static enum err draw_some(struct page *p, const json_t *const *points, int n, in
   snprintf(id, sizeof id, number ? "memory-%d" : "memory", number + 1);
   TRY(figure_create(id, x_label, y_label, &f));
   TRY_TO(done, add_stacks(f, points, n, &farthest));
-  figure_title(f, "Measured memory is within %.1f %% of the closed formula (farthest: %s)", 100.0 * off(points[farthest]), name_of(points[farthest]));
+  title_formula(f, points[farthest]);
   err = page_figure(p, f);
 done:
   figure_destroy(f);
@@ -160,10 +165,13 @@ static void title_stages(struct figure *f, const json_t *const *points, int n, i
   for (int64_t stage = 1; stage <= 3; stage++) {
     const double share = measured(points, n, most, stage) / plain;
     if (isfinite(share) && used < sizeof left)
-      used += (size_t)snprintf(left + used, sizeof left - used, "%sZeRO-%lld keeps %.0f %%", used ? ", " : "", (long long)stage, 100.0 * share);
+      used += (size_t)snprintf(left + used, sizeof left - used, "%s %.0f %% (ZeRO-%lld)", used ? "," : "", 100.0 * share, (long long)stage);
   }
-  figure_title(f, "%s%sof plain replicas' memory a rank at dp %lld; all within %.1f %% of the formula (farthest: %s)", used ? left : "No stage was measured beside",
-               used ? " " : " any ", (long long)record_get_int(most, "got.dp", 0), 100.0 * off(points[farthest]), name_of(points[farthest]));
+  if (used)
+    figure_title(f, "At dp %lld%s of plain memory a rank; within %.1f %% of the formula (farthest: %s)",
+                 (long long)record_get_int(most, "got.dp", 0), left, 100.0 * off(points[farthest]), name_of(points[farthest]));
+  else
+    title_formula(f, points[farthest]);
 }
 
 static enum err draw_stages(struct page *p, const json_t **points, int n)

@@ -101,7 +101,9 @@ enum err memory_record(const struct plan *p, const struct trial *t, const struct
     record_int(f, key, bytes);
   }
   record_int(f, "got.planned_bytes", (int64_t)planned);
-  record_int(f, "got.unaccounted_bytes", peak - (int64_t)planned);
+  const int64_t shared = record_get_int(worst, "got.os_shared_bytes", 0);
+  record_int(f, "got.shared_bytes", shared);
+  record_int(f, "got.unaccounted_bytes", peak - (int64_t)planned - shared);
   record_real(f, "got.mean_bytes", record_get_real(worst, "got.mean_bytes", 0));
   record_real(f, "got.largest_over_smallest", spread);
   record_real(f, "got.predicted_bytes", x.total_bytes);

@@ -8,7 +8,7 @@
 
 static const double GiB = 1024.0 * 1024.0 * 1024.0;
 
-static const char *const parts[] = {"parameters", "gradients", "optimizer", "activations", "communication", "other", "unaccounted"};
+static const char *const parts[] = {"parameters", "gradients", "optimizer", "activations", "communication", "other", "shared", "unaccounted"};
 enum { PARTS = sizeof parts / sizeof *parts, PREDICTED = 5 };
 
 static const struct column columns[] = {
@@ -23,6 +23,7 @@ static const struct column columns[] = {
   {"activations", "activations", "GiB", "%.4f"},
   {"communication", "communication", "GiB", "%.4f"},
   {"other", "other", "GiB", "%.4f"},
+  {"shared", "MPI's shared segments", "GiB", "%.4f"},
   {"unaccounted", "unaccounted", "GiB", "%.4f"},
   {"states", "ZeRO's states", "GiB", "%.4f"},
   {"layers", "Korthikanti's activations", "GiB", "%.4f"},

@@ -113,6 +113,12 @@ enum err meters_memory_restart(int64_t *bytes)
   return ERR_OK;
 }
 
+enum err meters_memory_shared(int64_t *bytes)
+{
+  TRY(status_bytes("RssShmem:", bytes));
+  return ERR_OK;
+}
+
 enum err meters_memory_peak(int64_t *bytes)
 {
   TRY(status_bytes("VmHWM:", bytes));

@@ -32,4 +32,6 @@ double meters_matmul_flops(const struct run_config *run, const struct params_pla
  * gives unused memory back, sets the mark to what is held now and returns that. */
 enum err meters_memory_restart(int64_t *bytes);
 enum err meters_memory_peak(int64_t *bytes);
+/* Of it, now: segments shared with other processes, which are MPI's. */
+enum err meters_memory_shared(int64_t *bytes);
 #endif

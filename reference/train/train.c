@@ -117,15 +117,17 @@ static enum err steps(struct loop *l)
   TRY(dump_before(l->dump, l->run->steps));
   TRY(dev_sync(l->t->dev)); /* lazy tells here what it found last */
   TRY(meters_memory_peak(&l->memory.os_peak));
+  TRY(meters_memory_shared(&l->memory.shared));
   TRY(say_memory(l->t, l->output, &l->memory));
   return ERR_OK;
 }
 
 /* What is there before a run: its memory is counted from here. */
-static enum err before(const struct output *o, int64_t *os_base)
+static enum err before(const struct output *o, struct say_memory *m)
 {
   TRY(warm_libraries(o->run, o->world));
-  TRY(meters_memory_restart(os_base));
+  TRY(meters_memory_restart(&m->os_base));
+  TRY(meters_memory_shared(&m->shared_base));
   return ERR_OK;
 }
 
@@ -157,7 +159,7 @@ enum err train_run(const struct output *o, bool *fatal)
   enum err err;
   struct loop l = {.output = o, .run = o->run};
   *fatal = false;
-  TRY(comm_agree(o->world, before(o, &l.memory.os_base)));
+  TRY(comm_agree(o->world, before(o, &l.memory)));
   TRY(trainer_create(o->world, o->run, &l.t, fatal));
   TRY_TO(destroy_loop, comm_agree(o->world, start(&l)));
 

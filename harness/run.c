@@ -10,6 +10,7 @@
 #include "harness/trial.h"
 
 #include "base/clock.h"
+#include "base/nearest.h"
 #include "reports/report.h"
 
 #include <stdio.h>
@@ -40,6 +41,16 @@ static enum err check_fault(const struct asked *a)
   return ERR_OK;
 }
 
+/* A mistake of the command line, not of the first case that it is laid over. */
+static enum err check_model(const struct asked *a)
+{
+  if (!*a->model || model_shape_find(a->model)) return ERR_OK;
+  struct nearest near = nearest_to(a->model);
+  char names[256];
+  for (int i = 0; i < model_shapes_count; i++) nearest_offer(&near, model_shapes[i].name);
+  FAIL(ERR_CONFIG, "--model %s: not known; nearest: %s", a->model, nearest_text(&near, names, sizeof names));
+}
+
 /* What a person asked instead of the suite's own settings must be had by a case of it. */
 static enum err check_override(const struct session *s, const struct suite *suite, int before)
 {
@@ -62,8 +73,9 @@ static enum err make_plan(struct session *s)
     else TRY(plan_add_cases(&s->plan, s->asked, suite, PART_CASE));
     TRY(check_override(s, suite, before));
     if (s->plan.n_trials == before)
-      FAIL(ERR_CONFIG, "suite %s has no case that fits: %s form%s%s%s", suite->name, s->asked->full ? "full" : "quick",
-           s->asked->n_ranks ? ", --ranks" : "", *s->asked->only ? ", --only " : "", s->asked->only);
+      FAIL(ERR_CONFIG, "suite %s has no case that fits: %s form%s%s%s%s%s%s%s", suite->name, s->asked->full ? "full" : "quick",
+           s->asked->n_ranks ? ", --ranks" : "", *s->asked->only ? ", --only " : "", s->asked->only, *s->asked->layout ? ", --layout " : "",
+           s->asked->layout, *s->asked->model ? ", --model " : "", s->asked->model);
   }
   TRY(plan_companions(&s->plan));
   s->kept = calloc((size_t)s->plan.n_runs + 1, sizeof *s->kept);
@@ -267,6 +279,7 @@ enum err run_suites(struct asked *a, enum status *status)
     TRY_TO(done, asked_from_json(was, a));
   }
   TRY_TO(done, check_fault(a));
+  TRY_TO(done, check_model(a));
   TRY_TO(done, asked_check_layout(a));
   TRY_TO(done, load(s));
   env_look(0, &s->env);

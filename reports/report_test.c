@@ -233,8 +233,9 @@ static void what_is_no_results_directory_is_named(void)
 /* A trainer that is not ours, or a damaged file, may have anything in a record. */
 static void a_value_of_another_type_ends_no_report(void)
 {
-  static const char *const junk[] = {"null", "\"\"", "-1", "1e308", "[]", "{}", "true", "[null, \"F\", \"F -1 -1\", 9]"};
+  static const char *const junk[] = {"null", "[null, \"F\", \"F -1 -1\", 9]", "\"\"", "-1", "1e308", "[]", "{}", "true"};
   const int kinds = sizeof junk / sizeof *junk;
+  int turn = 0;
   char *path = strdup(getenv("PATH"));
   fresh();
   put("summary.json", summary);
@@ -249,9 +250,10 @@ static void a_value_of_another_type_ends_no_report(void)
     json_object_foreach_safe(whole, next, key, value)
     {
       if (strncmp(key, "got.", 4) != 0) continue;
-      for (int k = 0; k < kinds; k++) {
+      for (int k = 0; k < 2; k++) { /* nothing at all, and one of the others in turn */
+        const int which = k == 0 ? 0 : 1 + turn++ % (kinds - 1);
         char *all = calloc(1, sizeof records + 4096), *changed;
-        json_object_set_new(one, key, json_loads(junk[k], JSON_DECODE_ANY, NULL));
+        json_object_set_new(one, key, json_loads(junk[which], JSON_DECODE_ANY, NULL));
         changed = json_dumps(one, 0);
         for (int other = 0; all && other < lines; other++) {
           strcat(all, other == i ? changed : line[other]);

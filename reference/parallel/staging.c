@@ -86,6 +86,7 @@ enum err staging_create(const struct staging_config *c, struct staging **out)
   TRY_TO(destroy, dev_event_create(dev_of(c->compute), &s->done));
   TRY_TO(destroy, create_slots(s));
   if (c->reduced != s->type) TRY_TO(destroy, create_rounded(s));
+  if (fault_is(FAULT_OV_MEMORY_RECYCLED_BEFORE_USE)) comm_delay(c->comm, 300 * fault_strength / c->flat->n_buckets); /* late in all */
   *out = s;
   return ERR_OK;
 
@@ -158,6 +159,12 @@ static enum err release(struct staging *s, int unit)
   return ERR_OK;
 }
 
+/* As an allocator would that did not know of the other stream: what the next owner begins with. */
+static enum err reuse(struct staging *s, int unit)
+{
+  return dev_begin(s->given.compute, staging_at(s, unit), (size_t)unit_at(s, unit)->count * dtype_bytes(s->type));
+}
+
 /* --- reductions -------------------------------------------------------------------------------- */
 
 /* All of a bucket, and this rank's part of it. */
@@ -200,6 +207,7 @@ enum err staging_reduce(struct staging *s, int b)
   if (s->first) TRY(op_copy(transfer(s), &sum, &mine));
   else TRY(op_accumulate(transfer(s), &sum, &mine));
   if (--s->left[unit] == 0) TRY(release(s, unit));
+  if (fault_is(FAULT_OV_MEMORY_RECYCLED_BEFORE_USE) && s->left[unit] == 0) TRY(reuse(s, unit));
   if (s->given.run->overlap) return ERR_OK;
   TRY(dev_record(s->done, transfer(s)));
   return dev_wait(s->given.compute, s->done);

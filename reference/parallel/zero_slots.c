@@ -40,6 +40,7 @@ enum err zero_slots_create(struct zero *z)
 {
   const struct flat *f = z->given.flat;
   z->ahead = (int)z->given.run->prefetch;
+  if (fault_is(FAULT_MM_RECORD_STREAM_OVERALLOCATION)) z->ahead = f->n_units;
   z->ring = z->ahead + 1;
   z->slots = calloc((size_t)(BLOCKS + z->ring), sizeof *z->slots);
   z->slot_of = malloc((size_t)f->n_units * sizeof *z->slot_of);
@@ -98,10 +99,17 @@ static enum err gather_next(struct zero *z, struct zero_slot *slot)
   return ERR_OK;
 }
 
+static int ahead_of(const struct zero *z, int life)
+{
+  /* as when what is bounded is counted in micro-batches, not in micro-batches and chunks */
+  const bool bounded = fault_is(FAULT_PP_ALIGNED_GATHER_ONLY_FIRST) && life >= z->n_lives / (int)z->given.run->chunks;
+  return bounded ? 0 : z->ahead;
+}
+
 /* Up to life `upto`, as far as slots are free: in order, so that all ranks queue the same. */
 static enum err gather_upto(struct zero *z, int upto)
 {
-  for (; z->gathered < z->n_lives && z->gathered <= upto;) {
+  while (z->gathered < z->n_lives && z->gathered <= upto) {
     struct zero_slot *slot = slot_for(z, z->lives[z->gathered].unit);
     if (slot->left > 0) break;
     TRY(gather_next(z, slot));
@@ -131,7 +139,7 @@ enum err zero_slots_need(struct zero *z, int unit, enum zero_pass pass)
   if (next == z->n_lives || z->lives[next].unit != unit || z->lives[next].pass != pass)
     FAIL(ERR_ARG, "zero: unit %d is needed; the plan has unit %d as %d of %d", unit,
          next < z->n_lives ? z->lives[next].unit : -1, next, z->n_lives);
-  TRY(gather_upto(z, next + z->ahead));
+  TRY(gather_upto(z, next + ahead_of(z, next)));
   BUG_IF(z->gathered <= next);
   z->needed++;
   for (int i = 0; i < BLOCKS + z->ring; i++)

@@ -1,6 +1,7 @@
 /* groups.c - communicators of a rank.  Every rank makes its own of each kind in this file's order. */
 #include "train/groups.h"
 
+#include "base/fault.h"
 #include "train/device.h"
 
 #include <stdlib.h>
@@ -78,19 +79,28 @@ static enum err create_over_replicas(struct trainer *t, const char *name, struct
   return ERR_OK;
 }
 
+static struct dev_stream *reductions(const struct trainer *t)
+{
+  return fault_is(FAULT_OV_SERIALISED_BY_CONNECTIONS) ? t->compute : t->transfer;
+}
+static struct dev_stream *gathers(const struct trainer *t)
+{
+  return fault_is(FAULT_OV_ALLGATHER_NOT_OVERLAPPED) ? t->transfer : t->gather;
+}
+
 /* Consecutive replicas share; the n-th of each group are replicas of one shard. */
 static enum err create_shards(struct trainer *t, const int *replicas, int n)
 {
   const int shards = t->flat->shards, *mine = replicas + t->mesh.dp_rank / shards * shards, groups = n / shards;
   const size_t bytes = (size_t)largest_bucket(t) * dtype_bytes(run_reduce_type(&t->run));
-  TRY(create_over_replicas(t, "dp", t->transfer, mine, shards, bytes, &t->groups.dp));
-  TRY(create_over_replicas(t, "gather", t->gather, mine, shards, 0, &t->groups.gather)); /* in place: no scratch */
+  TRY(create_over_replicas(t, "dp", reductions(t), mine, shards, bytes, &t->groups.dp));
+  TRY(create_over_replicas(t, "gather", gathers(t), mine, shards, 0, &t->groups.gather)); /* in place: no scratch */
   TRY(create(t, "shards", t->compute, mine, shards, (size_t)t->table->n * sizeof(double), &t->groups.shards)); /* numbers, as "sums" */
   if (groups == 1) return ERR_OK;
   int *same = malloc((size_t)groups * sizeof *same);
   if (same == NULL) FAIL(ERR_MEMORY, "list of %d ranks", groups);
   for (int g = 0; g < groups; g++) same[g] = replicas[g * shards + t->shard];
-  const enum err err = create_over_replicas(t, "replicas", t->transfer, same, groups, bytes / (size_t)shards, &t->groups.replicas);
+  const enum err err = create_over_replicas(t, "replicas", reductions(t), same, groups, bytes / (size_t)shards, &t->groups.replicas);
   free(same);
   return err;
 }
@@ -100,7 +110,7 @@ static enum err create_replicas(struct trainer *t, int *ranks)
   int n = mesh_group(&t->mesh, MESH_DP, ranks);
   if (trainer_shares(t)) TRY(create_shards(t, ranks, n));
   else
-    TRY(create_over_replicas(t, "dp", t->transfer, ranks, n, (size_t)largest_bucket(t) * dtype_bytes(run_reduce_type(&t->run)),
+    TRY(create_over_replicas(t, "dp", reductions(t), ranks, n, (size_t)largest_bucket(t) * dtype_bytes(run_reduce_type(&t->run)),
                              &t->groups.dp));
   n = mesh_group(&t->mesh, MESH_PP | MESH_DP, ranks);
   TRY(create(t, "sums", t->scalar, ranks, n, 2 * sizeof(double), &t->groups.sums));

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MADE_ROWS = 40, MADE_ELEMENTS = 200 };
+enum { MADE_ROWS = 56, MADE_ELEMENTS = 200 };
 
 struct made {
   struct run_data data;

@@ -51,4 +51,12 @@ bool shares_stale_weights_were_handed_on(const struct signs *s);
 bool shares_shard_is_walked_wrongly(const struct signs *s);
 bool shares_weights_were_read_early(const struct signs *s);
 
+/* --- diagnose_streams.c --------------------------------------------------------------------- */
+
+bool streams_reductions_are_in_compute(const struct signs *s);
+bool streams_gathers_are_with_reductions(const struct signs *s);
+bool streams_later_chunks_are_not_gathered_ahead(const struct signs *s);
+bool streams_staging_was_poisoned(const struct signs *s);
+bool streams_weights_are_gathered_without_limit(const struct signs *s);
+
 #endif

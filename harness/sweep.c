@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AXES_MAX = 16 };
+enum { AXES_MAX = 20 };
 
 /* What one case gives each varied key: those of vary, of zip, then of pairs. */
 struct combination {

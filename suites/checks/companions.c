@@ -51,6 +51,7 @@ static struct run_config serial(const struct run_config *c)
   s.zero = defaults.zero;
   s.shard = defaults.shard;
   s.overlap_gather = defaults.overlap_gather;
+  s.prefetch = defaults.prefetch;
   s.reduce = defaults.reduce;
   s.reduce_each = REDUCE_STEP;
   s.reduce_type = defaults.reduce_type;
@@ -144,9 +145,11 @@ int companions_rerun(const struct run_config *c, struct companion *out, int max)
 int companions_overlap_off(const struct run_config *c, struct companion *out, int max)
 {
   int n = 0;
-  if (!(c->overlap && c->dp > 1) && !(c->overlap_gather && layout_shares(c)) && !(c->overlap_p2p && c->pp > 1)) return n;
+  const bool ahead = layout_shares(c) && c->zero == 3 && c->prefetch > 0;
+  if (!(c->overlap && c->dp > 1) && !(c->overlap_gather && layout_shares(c)) && !(c->overlap_p2p && c->pp > 1) && !ahead) return n;
   struct run_config s = *c;
   s.overlap = s.overlap_gather = s.overlap_p2p = false;
+  if (ahead) s.prefetch = 0;
   take(out, &n, max, "overlap_off", &s);
   return n;
 }

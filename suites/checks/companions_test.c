@@ -231,8 +231,15 @@ static void replicas_that_share_have_a_twin_that_emulates_them(void)
   CHECK(companions_overlap_off(&a, out, 1) == 1 && !out[0].config.overlap_gather && out[0].config.zero == 1);
   a.overlap_gather = false;
   CHECK(companions_overlap_off(&a, out, 1) == 0);
+  a.zero = 3; /* what is gathered ahead overlaps too */
+  a.prefetch = 2;
+  CHECK(companions_overlap_off(&a, out, 1) == 1 && out[0].config.prefetch == 0);
+  a.prefetch = 0;
+  CHECK(companions_overlap_off(&a, out, 1) == 0);
+  a.prefetch = 2;
+  CHECK(companions_twin(&a, out, 1) == 1 && out[0].config.zero == 3 && out[0].config.prefetch == 1);
   const struct run_config truth = truth_of(&a);
-  CHECK(truth.zero == 0 && truth.shard == 0 && truth.overlap_gather);
+  CHECK(truth.zero == 0 && truth.shard == 0 && truth.overlap_gather && truth.prefetch == 1);
   const int n = companions_noise(&a, out, COMPANIONS_NOISE + 1);
   for (int i = 0; i < n; i++) CHECK(out[i].config.zero == 0 && out[i].config.shard == 0);
 }

@@ -9,7 +9,7 @@
 /* A unit's stay. */
 struct need {
   int unit, action;
-  int last; /* need before which it is over: the one behind it, but for the tied matrix from embedding to head */
+  int last; /* need before which it is over: the one behind it, but for the tied matrix in the head, or from embedding to head */
 };
 
 struct walk {
@@ -38,22 +38,28 @@ static void need(struct walk *w, int unit, int action)
   w->n++;
 }
 
+/* The tied matrix and what stands behind the blocks are needed one after the other, and done with together. */
+static void head(struct walk *w, bool whole, int action)
+{
+  const int begun = w->n;
+  if (whole) need(w, 0, action);
+  need(w, w->n_units - 1, action);
+  w->needs[begun].last = w->n;
+}
+
 static void forward(struct walk *w, int64_t k, int action)
 {
   const bool first = k == 0, last = k == w->stages.stages - 1;
   const int begun = w->n;
   if (first) need(w, 0, action);
   for (int64_t l = w->stages.first[k]; l < w->stages.first[k + 1]; l++) need(w, unit_of_layer(w, l), action);
-  if (last && w->c->tied && !first) need(w, 0, action);
-  if (last) need(w, w->n_units - 1, action);
+  if (last) head(w, w->c->tied && !first, action);
   if (first && last && w->c->tied) w->needs[begun].last = w->n;
 }
 
 static void backward(struct walk *w, int64_t k, int action)
 {
-  const bool last = k == w->stages.stages - 1;
-  if (last && w->c->tied) need(w, 0, action);
-  if (last) need(w, w->n_units - 1, action);
+  if (k == w->stages.stages - 1) head(w, w->c->tied, action);
   for (int64_t l = w->stages.first[k + 1] - 1; l >= w->stages.first[k]; l--) need(w, unit_of_layer(w, l), action);
 }
 

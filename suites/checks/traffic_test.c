@@ -343,6 +343,36 @@ static void units_are_gathered_in_the_order_of_their_need(void)
   }
 }
 
+/* The last of two stages, GPipe: the head is through with the tied matrix only when it is through with what stands behind
+ * the blocks, so the first backward's is not gathered in the last forward. */
+static void a_tied_matrix_is_in_use_to_the_end_of_the_head(void)
+{
+  struct run_config c = a_case(2, 1, 2);
+  const struct layout at = {.pp = 1};
+  struct traffic_gather *list;
+  struct predicted_unit *units;
+  struct schedule *s;
+  int n, n_units;
+  c.zero = 3;
+  c.prefetch = 1;
+  c.layers = 2;
+  c.global_batch = 4;
+  c.reduce_each = REDUCE_MICROBATCH;
+  c.schedule = SCHEDULE_GPIPE;
+  c.bucket = 0;
+  CHECK_OK(predict_units(&c, &at, &units, &n_units));
+  CHECK_OK(schedule_create(SCHEDULE_GPIPE, 2, 2, 1, &s));
+  if (!CHECK(n_units == 3) || !CHECK_OK(traffic_gathers(&c, &at, s, &list, &n))) return;
+  const int order[] = {1, 0, 2, 1, 0, 2, 0, 2, 1, 0, 2, 1}; /* block, matrix, end twice; then backwards */
+  const int microbatch[] = {0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1}; /* of the pass in which it is queued */
+  CHECK(n == 12);
+  for (int i = 0; i < n && i < 12; i++)
+    if (!CHECK(list[i].count == units[order[i]].count && list[i].microbatch == microbatch[i])) fprintf(stderr, "gather %d\n", i);
+  free(list);
+  free(units);
+  schedule_destroy(s);
+}
+
 /* Of what passes hand on, of gradients of weights, and of the loss. */
 static void types_are_those_of_work_and_of_state(void)
 {
@@ -386,6 +416,7 @@ int main(void)
     TEST(what_replicas_share_is_sent_as_the_formulas_say),
     TEST(each_stage_sends_as_often_as_is_known_of_it),
     TEST(units_are_gathered_in_the_order_of_their_need),
+    TEST(a_tied_matrix_is_in_use_to_the_end_of_the_head),
     TEST(types_are_those_of_work_and_of_state),
   };
   return test_main("traffic", tests, sizeof tests / sizeof *tests);

@@ -1,6 +1,7 @@
 /* ddp.c - gradient buckets: when each is reduced, and what the compute stream waits for. */
 #include "parallel/ddp.h"
 
+#include "parallel/rounded.h"
 #include "parallel/staging.h"
 
 #include "base/fault.h"
@@ -39,18 +40,6 @@ static enum err buffer(struct ddp *d, const char *owner, struct tensor *out)
   const size_t bytes = (size_t)d->flat->count * dtype_bytes(d->gradients.type);
   TRY(dev_alloc(dev_of(d->compute), bytes, DEV_GRADIENTS, owner, &at));
   *out = tensor_at(at, d->gradients.type, 1, d->flat->count);
-  return ERR_OK;
-}
-
-/* One bucket at a time is on its way: the stream's next waits for its last. */
-static enum err make_room_to_round(struct ddp *d, enum dtype type)
-{
-  void *at;
-  int64_t largest = 0;
-  for (int i = 0; i < d->flat->n_buckets; i++)
-    if (d->flat->buckets[i].count > largest) largest = d->flat->buckets[i].count;
-  TRY(dev_alloc(dev_of(d->compute), (size_t)largest * dtype_bytes(type), DEV_GRADIENTS, "rounded gradients", &at));
-  d->rounded = tensor_at(at, type, 1, largest);
   return ERR_OK;
 }
 
@@ -121,7 +110,7 @@ enum err ddp_create(const struct ddp_config *config, struct ddp **out)
     return ERR_OK;
   }
   TRY_TO(fail, create_sums(d));
-  if (type != d->gradients.type && run->dp * run->replicas > 1) TRY_TO(fail, make_room_to_round(d, type));
+  if (type != d->gradients.type && run->dp * run->replicas > 1) TRY_TO(fail, rounded_room(dev_of(d->compute), d->flat, type, &d->rounded));
   if (fault_is(FAULT_OV_BUFFER_OVERWRITTEN_WHILE_IN_FLIGHT) && d->comm)
     comm_delay(d->comm, 300 * fault_strength / d->flat->n_buckets); /* late in all, however many */
   *out = d;
@@ -222,10 +211,7 @@ static enum err sum_over_groups(struct ddp *d)
   for (int b = 0; b < d->flat->n_buckets; b++) {
     const struct flat_bucket *k = &d->flat->buckets[b];
     const struct tensor all = tensor_part(&d->gradients, 0, 1, k->first, k->count), mine = piece_of(d, &all);
-    const struct tensor sent = d->rounded.at ? tensor_part(&d->rounded, 0, 1, 0, mine.cols) : mine;
-    if (d->rounded.at) TRY(op_copy(s, &sent, &mine));
-    TRY(comm_allreduce(d->groups, &sent, COMM_SUM));
-    if (d->rounded.at) TRY(op_copy(s, &mine, &sent));
+    TRY(rounded_allreduce(d->groups, &mine, &d->rounded));
   }
   return wait_for_reductions(d);
 }
@@ -242,15 +228,10 @@ static bool bucket_ready(const struct ddp *d, const struct flat_bucket *b)
 static enum err look(struct ddp *d, const struct flat_bucket *b, int r)
 {
   if (d->largest.at == NULL) return ERR_OK;
-  struct tensor t;
-  if (d->staging) {
-    const int unit = flat_unit_of(d->flat, b->first_row);
-    TRY(staging_begin(d->staging, unit));
-    char *const at = (char *)staging_at(d->staging, unit) + (size_t)(b->first - d->flat->units[unit].first) * dtype_bytes(d->gradients.type);
-    t = tensor_at(at, d->gradients.type, 1, b->count);
-  } else {
-    t = tensor_part(&d->gradients, 0, 1, b->first, b->count);
-  }
+  const int unit = flat_unit_of(d->flat, b->first_row);
+  TRY(ddp_begin(d, unit));
+  char *const at = (char *)ddp_gradients(d, unit) + (size_t)(b->first - d->flat->units[unit].first) * dtype_bytes(d->gradients.type);
+  const struct tensor t = tensor_at(at, d->gradients.type, 1, b->count);
   const struct tensor place = tensor_part(&d->largest, d->microbatch * d->replicas + r, 1, b - d->flat->buckets, 1);
   return op_max_abs(d->compute, &place, &t);
 }

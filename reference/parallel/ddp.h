@@ -42,11 +42,11 @@ struct ddp_config {
   void *gradients;           /* of run_state_type, where the reduced ones end: the flat buffer, that backward adds to; or
                                 with ddp_stages this rank's shard, backward adds to staging's slots */
 };
+/* Replicas share the gradients, each micro-batch's reduced into shards. */
+bool ddp_stages(const struct run_config *run);
 /* All ranks of the groups.  Owns more such buffers (DEV_GRADIENTS): one each with replicas above 1 and with reduce_each
  * microbatch, one for each emulated group where there are several; and room for the largest bucket where gradients
  * are rounded.  Fails: ERR_ARG, ERR_MEMORY. */
-/* Replicas share the gradients, each micro-batch's reduced into shards. */
-bool ddp_stages(const struct run_config *run);
 enum err ddp_create(const struct ddp_config *config, struct ddp **out);
 void ddp_destroy(struct ddp *d);
 /* Where the gradient of the unit's first element is, from ddp_begin(unit) until all its rows are told. */

@@ -1,6 +1,8 @@
 /* staging.c - slots of gradients, reduced into a shard of their sum. */
 #include "parallel/staging.h"
 
+#include "parallel/rounded.h"
+
 #include "base/fault.h"
 #include "ops/ops.h"
 
@@ -35,17 +37,11 @@ static struct dev_stream *transfer(const struct staging *s) { return comm_stream
 
 /* --- made ---------------------------------------------------------------------------------- */
 
-static enum err take(struct staging *s, enum dtype type, const char *owner, int64_t elements, void **out)
-{
-  return dev_alloc(dev_of(s->given.compute), (size_t)elements * dtype_bytes(type), DEV_GRADIENTS, owner, out);
-}
-
 static enum err create_slots(struct staging *s)
 {
+  struct dev *d = dev_of(s->given.compute);
   const struct flat *f = s->given.flat;
-  int64_t largest = 0;
-  for (int u = 1; u < f->n_units - 1; u++)
-    if (f->units[u].count > largest) largest = f->units[u].count;
+  const int64_t largest = flat_largest_block(f);
   s->n_slots = BLOCKS + 2 + (int)s->given.run->reused;
   s->slots = calloc((size_t)s->n_slots, sizeof *s->slots);
   s->slot_of = malloc(2 * (size_t)f->n_units * sizeof *s->slot_of);
@@ -54,20 +50,10 @@ static enum err create_slots(struct staging *s)
   for (int u = 0; u < f->n_units; u++) s->slot_of[u] = -1;
   for (int i = 0; i < s->n_slots; i++) {
     const int64_t count = i == BEGIN ? f->units[0].count : i == END ? f->units[f->n_units - 1].count : largest;
-    TRY(take(s, s->type, "staged gradients", count, &s->slots[i].at));
-    TRY(dev_event_create(dev_of(s->given.compute), &s->slots[i].reduced));
+    TRY(dev_alloc(d, (size_t)count * dtype_bytes(s->type), DEV_GRADIENTS, "staged gradients", &s->slots[i].at));
+    TRY(dev_event_create(d, &s->slots[i].reduced));
   }
   return ERR_OK;
-}
-
-static enum err create_rounded(struct staging *s)
-{
-  const struct flat *f = s->given.flat;
-  int64_t largest = 0;
-  for (int b = 0; b < f->n_buckets; b++)
-    if (f->buckets[b].count > largest) largest = f->buckets[b].count;
-  s->rounded = tensor_at(NULL, s->given.reduced, 1, largest);
-  return take(s, s->given.reduced, "rounded gradients", largest, &s->rounded.at);
 }
 
 enum err staging_create(const struct staging_config *c, struct staging **out)
@@ -85,7 +71,7 @@ enum err staging_create(const struct staging_config *c, struct staging **out)
   TRY_TO(destroy, dev_event_create(dev_of(c->compute), &s->computed));
   TRY_TO(destroy, dev_event_create(dev_of(c->compute), &s->done));
   TRY_TO(destroy, create_slots(s));
-  if (c->reduced != s->type) TRY_TO(destroy, create_rounded(s));
+  if (c->reduced != s->type) TRY_TO(destroy, rounded_room(dev_of(c->compute), c->flat, c->reduced, &s->rounded));
   if (fault_is(FAULT_OV_MEMORY_RECYCLED_BEFORE_USE)) comm_delay(c->comm, 300 * fault_strength / c->flat->n_buckets); /* late in all */
   *out = s;
   return ERR_OK;
@@ -182,18 +168,10 @@ static enum err reduce_scatter(struct staging *s, const struct tensor *bucket, s
   return s->rounded.at ? op_copy(t, mine, &part) : ERR_OK;
 }
 
-static int unit_of(const struct staging *s, int b)
-{
-  const struct flat *f = s->given.flat;
-  for (int u = 0; u < f->n_units; u++)
-    if (b >= f->units[u].first_bucket && b < f->units[u].first_bucket + f->units[u].buckets) return u;
-  return -1;
-}
-
 enum err staging_reduce(struct staging *s, int b)
 {
   const struct flat_bucket *k = &s->given.flat->buckets[b];
-  const int unit = unit_of(s, b);
+  const int unit = flat_unit_of(s->given.flat, k->first_row);
   BUG_IF(unit < 0);
   TRY(staging_begin(s, unit));
   const int64_t ranks = s->given.flat->shards, first = k->first - unit_at(s, unit)->first;
@@ -216,14 +194,10 @@ enum err staging_reduce(struct staging *s, int b)
 /* Over the groups of ranks that share, this rank's part of each bucket. */
 static enum err sum_over_groups(struct staging *s)
 {
-  struct dev_stream *t = transfer(s);
   for (int b = 0; s->given.replicas && b < s->given.flat->n_buckets; b++) {
     const int64_t ranks = s->given.flat->shards, each = s->given.flat->buckets[b].count / ranks;
     const struct tensor mine = tensor_part(&s->shard, 0, 1, s->given.flat->buckets[b].first / ranks, each);
-    const struct tensor sent = s->rounded.at ? tensor_part(&s->rounded, 0, 1, 0, each) : mine;
-    if (s->rounded.at) TRY(op_copy(t, &sent, &mine));
-    TRY(comm_allreduce(s->given.replicas, &sent, COMM_SUM));
-    if (s->rounded.at) TRY(op_copy(t, &mine, &sent));
+    TRY(rounded_allreduce(s->given.replicas, &mine, &s->rounded));
   }
   return ERR_OK;
 }

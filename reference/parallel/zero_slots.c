@@ -13,14 +13,6 @@ static struct dev_stream *gathers(const struct zero *z) { return comm_stream(z->
 
 /* --- made ---------------------------------------------------------------------------------- */
 
-static int64_t largest_block(const struct flat *f)
-{
-  int64_t largest = 0;
-  for (int u = 1; u < f->n_units - 1; u++)
-    if (f->units[u].count > largest) largest = f->units[u].count;
-  return largest;
-}
-
 /* Without communication only this rank's part of a unit ever gets there: the rest is some number that computes like
  * any other, not NaN. */
 static enum err create_slot(struct zero *z, struct zero_slot *slot, int64_t elements)
@@ -48,7 +40,7 @@ enum err zero_slots_create(struct zero *z)
   for (int u = 0; u < f->n_units; u++) z->slot_of[u] = -1;
   TRY(create_slot(z, &z->slots[BEGIN], f->units[0].count));
   TRY(create_slot(z, &z->slots[END], f->units[f->n_units - 1].count));
-  for (int i = 0; i < z->ring; i++) TRY(create_slot(z, &z->slots[BLOCKS + i], largest_block(f)));
+  for (int i = 0; i < z->ring; i++) TRY(create_slot(z, &z->slots[BLOCKS + i], flat_largest_block(f)));
   return ERR_OK;
 }
 

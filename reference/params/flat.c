@@ -186,6 +186,22 @@ destroy:
   return err;
 }
 
+int64_t flat_largest_bucket(const struct flat *f)
+{
+  int64_t largest = 0;
+  for (int b = 0; b < f->n_buckets; b++)
+    if (f->buckets[b].count > largest) largest = f->buckets[b].count;
+  return largest;
+}
+
+int64_t flat_largest_block(const struct flat *f)
+{
+  int64_t largest = 0;
+  for (int u = 1; u < f->n_units - 1; u++)
+    if (f->units[u].count > largest) largest = f->units[u].count;
+  return largest;
+}
+
 void flat_destroy(struct flat *f)
 {
   if (f == NULL) return;

@@ -146,6 +146,9 @@ enum err flat_create(const struct param_table *t, const struct params_place *pla
 /* The unit that holds the row's storage; -1 where a block's row is not here. */
 static inline int flat_unit_of(const struct flat *f, int row) { return f->unit[row]; }
 static inline int64_t flat_shard_count(const struct flat *f) { return f->count / f->shards; }
+/* Elements of the largest bucket; of the largest unit that is a block (0: there is none). */
+int64_t flat_largest_bucket(const struct flat *f);
+int64_t flat_largest_block(const struct flat *f);
 
 /* What of a row a shard has, without padding: `count` elements from `flat` on in the flat buffer, from `shard` on
  * in the shard's.  Uncut a row is one piece, the same in both; else one for each bucket that it and the shard meet in. */

@@ -54,13 +54,6 @@ static int tied_ranks(const struct mesh *m, int *ranks)
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static int64_t largest_bucket(const struct trainer *t)
-{
-  int64_t largest = 0;
-  for (int i = 0; i < t->flat->n_buckets; i++) largest = larger(largest, t->flat->buckets[i].count);
-  return largest;
-}
-
 static enum err create(struct trainer *t, const char *name, struct dev_stream *s, const int *ranks, int n, size_t bytes, struct comm **out)
 {
   const struct comm_config config = device_comm_config(&t->run, name);
@@ -92,7 +85,7 @@ static struct dev_stream *gathers(const struct trainer *t)
 static enum err create_shards(struct trainer *t, const int *replicas, int n)
 {
   const int shards = t->flat->shards, *mine = replicas + t->mesh.dp_rank / shards * shards, groups = n / shards;
-  const size_t bytes = (size_t)largest_bucket(t) * dtype_bytes(run_reduce_type(&t->run));
+  const size_t bytes = (size_t)flat_largest_bucket(t->flat) * dtype_bytes(run_reduce_type(&t->run));
   TRY(create_over_replicas(t, "dp", reductions(t), mine, shards, bytes, &t->groups.dp));
   TRY(create_over_replicas(t, "gather", gathers(t), mine, shards, 0, &t->groups.gather)); /* in place: no scratch */
   TRY(create(t, "shards", t->compute, mine, shards, (size_t)t->table->n * sizeof(double), &t->groups.shards)); /* numbers, as "sums" */
@@ -110,7 +103,7 @@ static enum err create_replicas(struct trainer *t, int *ranks)
   int n = mesh_group(&t->mesh, MESH_DP, ranks);
   if (trainer_shares(t)) TRY(create_shards(t, ranks, n));
   else
-    TRY(create_over_replicas(t, "dp", reductions(t), ranks, n, (size_t)largest_bucket(t) * dtype_bytes(run_reduce_type(&t->run)),
+    TRY(create_over_replicas(t, "dp", reductions(t), ranks, n, (size_t)flat_largest_bucket(t->flat) * dtype_bytes(run_reduce_type(&t->run)),
                              &t->groups.dp));
   n = mesh_group(&t->mesh, MESH_PP | MESH_DP, ranks);
   TRY(create(t, "sums", t->scalar, ranks, n, 2 * sizeof(double), &t->groups.sums));

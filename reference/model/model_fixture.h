@@ -236,4 +236,15 @@ static inline double *gradients_with(const struct run_config *c, const struct de
   return g;
 }
 
+/* Each byte of activations has ended its life, on a device opened with poison_end. */
+static inline void check_all_retired(const struct rig *r)
+{
+  const size_t bytes = model_activation_bytes(r->model);
+  unsigned char *at = mirror_read(r->compute, r->model->memory.block, bytes);
+  size_t alive = 0;
+  for (size_t i = 0; i < bytes; i++) alive += at[i] != 0xFF;
+  CHECK(alive == 0);
+  free(at);
+}
+
 #endif

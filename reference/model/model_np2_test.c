@@ -212,14 +212,7 @@ static void every_activation_of_a_shard_is_begun_and_retired(void)
     const struct layout l = {.tp = 2, .pp = 1, .chunks = 1, .sequence = true, .split = split, .separate = true};
     const struct dev_config d = {.kind = DEV_CPU, .threads = 1, .poison_end = true};
     struct cut c;
-    if (cut_open(&c, &run, &l, &d) && cut_step(&c)) {
-      const size_t bytes = model_activation_bytes(c.rig.model);
-      unsigned char *at = mirror_read(c.rig.compute, c.rig.model->memory.block, bytes);
-      size_t alive = 0;
-      for (size_t i = 0; i < bytes; i++) alive += at[i] != 0xFF;
-      CHECK(alive == 0);
-      free(at);
-    }
+    if (cut_open(&c, &run, &l, &d) && cut_step(&c)) check_all_retired(&c.rig);
     cut_close(&c);
   }
 }

@@ -36,22 +36,29 @@ static inline bool fixture_nccl(void)
   return getenv("SHARDMARK_TEST_DEVICE") != NULL && getenv("SHARDMARK_TEST_TRANSPORT") == NULL;
 }
 
+/* settings, and of the lines ("key: value") those whose key it has not. */
+static inline void fixture_settings(char *out, size_t bytes, const char *settings, const char *const *lines, size_t n)
+{
+  int used = snprintf(out, bytes, "%s\n", settings);
+  for (size_t i = 0; i < n; i++) {
+    char key[32];
+    snprintf(key, sizeof key, "%.*s:", (int)strcspn(lines[i], ":"), lines[i]);
+    if (strstr(settings, key) == NULL) used += snprintf(out + used, bytes - (size_t)used, "%s\n", lines[i]);
+  }
+}
+
 /* A run file of a small model: three micro-batches a rank at dp 2, records of `name` in fixture_dir/name.
  * What settings say goes before what stands here.  On the device and by the transport that the test is run for, unless
  * they name one. */
 static inline void fixture_run(const char *name, const char *settings)
 {
   static const char *const lines[] = {"model: tiny", "layers: 2", "global_batch: 12", "micro_batch: 2", "steps: 2", "revealing: true"};
-  char path[256];
+  char path[256], text[2048];
   snprintf(path, sizeof path, "%s/%s.yaml", fixture_dir, name);
   FILE *f = fopen(path, "w");
   if (!CHECK(f != NULL)) return;
-  fprintf(f, "name: %s\nout: %s/%s\n%s\n", name, fixture_dir, name, settings);
-  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-    char key[32];
-    snprintf(key, sizeof key, "%.*s:", (int)strcspn(lines[i], ":"), lines[i]);
-    if (strstr(settings, key) == NULL) fprintf(f, "%s\n", lines[i]);
-  }
+  fixture_settings(text, sizeof text, settings, lines, sizeof lines / sizeof *lines);
+  fprintf(f, "name: %s\nout: %s/%s\n%s", name, fixture_dir, name, text);
   const char *device = getenv("SHARDMARK_TEST_DEVICE"), *transport = getenv("SHARDMARK_TEST_TRANSPORT");
   if (device && strstr(settings, "device:") == NULL) fprintf(f, "device: %s\n", device);
   if (device && transport && strstr(settings, "device:") == NULL) fprintf(f, "transport: %s\n", transport);

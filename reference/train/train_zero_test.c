@@ -8,12 +8,7 @@ static void shared(const char *name, const char *settings)
                                       "clip: 0.1",  "evaluate_each: 1", "dump: all",    "reduce: ordered", "zero: 1",
                                       "bucket: 900"};
   char text[1024];
-  int n = snprintf(text, sizeof text, "%s", settings);
-  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-    char key[32];
-    snprintf(key, sizeof key, "%.*s:", (int)strcspn(lines[i], ":"), lines[i]);
-    if (strstr(settings, key) == NULL) n += snprintf(text + n, sizeof text - (size_t)n, "%s\n", lines[i]);
-  }
+  fixture_settings(text, sizeof text, settings, lines, sizeof lines / sizeof *lines);
   fixture_run(name, text);
 }
 

@@ -89,6 +89,16 @@ const json_t *evidence_first(const struct evidence *e, const char *kind, const c
   return json_array_get(json_object_get(json_object_get(e->by_kind, kind), name ? name : ""), 0);
 }
 
+void evidence_copy(const json_t *record, const char *const *names, size_t n, json_t *row)
+{
+  for (size_t i = 0; i < n; i++) {
+    char key[64];
+    snprintf(key, sizeof key, "got.%s", names[i]);
+    json_t *value = json_object_get(record, key);
+    if (value) json_object_set(row, names[i], value);
+  }
+}
+
 const char *evidence_said(const json_t *record, const char *key)
 {
   const char *text = record_get_text(record, key);

@@ -20,6 +20,8 @@ void evidence_close(struct evidence *e);
 json_t *evidence_select(const struct evidence *e, const char *kind, const char *name);
 /* The first such record, borrowed; NULL: none. */
 const json_t *evidence_first(const struct evidence *e, const char *kind, const char *name);
+/* Each value "got.<name>" that the record has, as `name` of the row. */
+void evidence_copy(const json_t *record, const char *const *names, size_t n, json_t *row);
 /* A text of a record; "" where there is none, or something else: records need not be ours. */
 const char *evidence_said(const json_t *record, const char *key);
 /* The run that a judged case has in this role ("truth", "noise0"); NULL: none. */

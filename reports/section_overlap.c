@@ -49,13 +49,8 @@ static json_t *row_of(const json_t *record)
                                      "coverable_ms", "exposed_ms", "traced_ms", "compute_slowdown", "transfer_slowdown", "bare_slowdown", "evidence"};
   json_t *row = json_object();
   double low, high;
-  char key[64];
   json_object_set(row, "case", json_object_get(record, "case"));
-  for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-    snprintf(key, sizeof key, "got.%s", same[i]);
-    json_t *value = json_object_get(record, key);
-    if (value) json_object_set(row, same[i], value);
-  }
+  evidence_copy(record, same, sizeof same / sizeof *same, row);
   range_of(record, "got.hidden_repeats", &low, &high);
   json_object_set_new(row, "hidden", json_real(100 * real_of(record, "got.hidden")));
   json_object_set_new(row, "low", json_real(100 * low));
@@ -65,11 +60,7 @@ static json_t *row_of(const json_t *record)
   return row;
 }
 
-static const char *name_of(const json_t *record)
-{
-  const char *name = record_get_text(record, "case");
-  return name ? name : "";
-}
+static const char *name_of(const json_t *record) { return evidence_said(record, "case"); }
 
 /* The case whose figure can be believed and hides most; NULL: none. */
 static const json_t *best_of(const json_t *records)

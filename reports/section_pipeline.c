@@ -69,11 +69,7 @@ static json_t *row_of(const json_t *record)
   json_t *row = json_object();
   char key[64];
   json_object_set(row, "case", json_object_get(record, "case"));
-  for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-    snprintf(key, sizeof key, "got.%s", same[i]);
-    json_t *value = json_object_get(record, key);
-    if (value) json_object_set(row, same[i], value);
-  }
+  evidence_copy(record, same, sizeof same / sizeof *same, row);
   for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
     snprintf(key, sizeof key, "got.%s", shares[i]);
     json_object_set_new(row, shares[i], json_real(100.0 * real_of(record, key)));

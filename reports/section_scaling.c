@@ -42,12 +42,7 @@ static json_t *row_of(const json_t *point)
   static const char *const same[] = {"curve", "scale", "layout", "ranks", "threads", "tokens_per_s", "sequences_per_s", "rate_fraction",
                                      "mfu", "exposed_fraction", "imbalance", "evidence"};
   json_t *row = json_object();
-  char key[64];
-  for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-    snprintf(key, sizeof key, "got.%s", same[i]);
-    json_t *value = json_object_get(point, key);
-    if (value) json_object_set(row, same[i], value);
-  }
+  evidence_copy(point, same, sizeof same / sizeof *same, row);
   const double rate = record_get_real(point, "got.tokens_per_s", NAN), ranks = record_get_real(point, "got.ranks", NAN);
   if (isfinite(rate)) json_object_set_new(row, "tokens_per_s_rank", json_real(rate / ranks));
   const double peak = record_get_real(point, "got.peak_bytes", NAN);

@@ -83,12 +83,13 @@ static void judge_elements(struct ledger *l, const char *name, int64_t n, int64_
   const enum precision precision = (enum precision)c->precision;
   /* 4 ulp, with an ulp of at most 2 u times the value; float64 has its own figure */
   const double relative = bound_ceiling(BOUND_UPDATE, precision, step);
+  const int64_t number = update_of(l, step);
   double value = -1.0, bound = 0.0;
   int64_t place = 0;
   for (int64_t k = 0; k < n; k++) {
     struct schedule_element *e = &l->state[k];
     e->weight = l->before[k];
-    schedule_update(c, update_of(l, step), l->lr[step], decay, l->gradient[k] * l->factor[step], e);
+    schedule_update(c, number, l->lr[step], decay, l->gradient[k] * l->factor[step], e);
     const double away = fabs(l->after[k] - e->weight);
     const double limit = relative * fmax(fmax(fabs(l->before[k]), fabs(l->after[k])), l->lr[step]);
     if (value < 0.0 || !isfinite(away) || away * bound > value * limit) {

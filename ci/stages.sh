@@ -13,6 +13,10 @@ passed=0 failed=0 skipped=0 failures=()
 in_time() { timeout --kill-after=20 "$@"; }
 tests_of() { in_time 900 ctest --test-dir "$1" -j4 --output-on-failure --no-tests=error "${@:2}"; }
 
+# The longest tests, left out of ci/test's sanitizers and MPICH (which its unit stage runs plainly) and given to ci/long's sanitizers.
+long_train='train_(cuts|bits|fault|refuse|units|zero|scale)'
+long_asan="($long_train|train|tasks_overlap|suite_files|run|job|report)"
+
 # build_rooms FOLDER ROOM... -- CMAKE-ARGUMENT...: the trainer and the tests of these rooms of reference/, and no more.
 build_rooms() {
   local folder=$1 rooms=() tests; shift

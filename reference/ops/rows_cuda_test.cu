@@ -1,0 +1,15 @@
+/* rows_cuda_test.cu - the kernel of rows_cuda_test.c. */
+#include "ops/rows_testing.h"
+
+#include "ops/rows.cuh"
+
+static __global__ void quotients_kernel(int64_t *out, const int64_t *of, struct rows_divisor by)
+{
+  out[threadIdx.x] = rows_quotient(of[threadIdx.x], by);
+}
+
+enum err quotients_cuda(const struct dev_cuda *at, void *args)
+{
+  const struct quotient_args *a = (const struct quotient_args *)args;
+  return LAUNCH(at, quotients_kernel, 1, QUOTIENTS, 0, a->out, a->of, rows_divisor_of(a->by));
+}

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Digits first: strtol and strtod alone would take " 2", "+2" and "0x10". */
+static bool starts_decimal(const char *text) { return *text >= '0' && *text <= '9' && text[1] != 'x' && text[1] != 'X'; }
+
 enum err asked_ranks(const char *text, struct asked *a)
 {
   a->n_ranks = 0;
@@ -14,7 +17,7 @@ enum err asked_ranks(const char *text, struct asked *a)
     char *end;
     errno = 0;
     const long n = strtol(at, &end, 10);
-    if (end == at || errno || n < 1 || n > 65536 || (*end != ',' && *end != '\0'))
+    if (!starts_decimal(at) || errno || n < 1 || n > 65536 || (*end != ',' && *end != '\0'))
       FAIL(ERR_CONFIG, "--ranks %s: '%.*s' is no rank count; valid: 1..65536, as in --ranks 1,2,4", text, (int)strcspn(at, ","), at);
     for (int i = 0; i < a->n_ranks; i++)
       if (a->ranks[i] == n) FAIL(ERR_CONFIG, "--ranks %s: %ld stands twice", text, n);
@@ -31,7 +34,7 @@ enum err asked_budget(const char *text, double *seconds)
   errno = 0;
   const double n = strtod(text, &end);
   const double unit = strcmp(end, "h") == 0 ? 3600 : strcmp(end, "m") == 0 ? 60 : *end == '\0' || strcmp(end, "s") == 0 ? 1 : 0;
-  if (end == text || errno || unit == 0 || !(n > 0) || n * unit > 1e7)
+  if (!starts_decimal(text) || errno || unit == 0 || !(n > 0) || n * unit > 1e7)
     FAIL(ERR_CONFIG, "--budget %s; valid: a time above 0, as in 90s, 30m, 2h", text);
   *seconds = n * unit;
   return ERR_OK;

@@ -9,7 +9,7 @@ static void ranks_are_a_list_of_whole_numbers(void)
   struct asked a = {0};
   CHECK_OK(asked_ranks("1,2,16", &a));
   CHECK(a.n_ranks == 3 && a.ranks[0] == 1 && a.ranks[1] == 2 && a.ranks[2] == 16);
-  static const char *const bad[] = {"0", "", "1,,2", "1,2,", "2x", "-1", "1,1", "99999999999999999999", "1;2"};
+  static const char *const bad[] = {"0", "", "1,,2", "1,2,", "2x", "-1", "1,1", "99999999999999999999", "1;2", "+2", " 2", "1, 2", "0x2"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECK_ERR(asked_ranks(bad[i], &a), ERR_CONFIG);
   CHECK_ERR(asked_ranks("0", &a), ERR_CONFIG);
   CHECK_TEXT_HAS(err_text(), "valid: 1..65536");
@@ -24,7 +24,7 @@ static void budgets_have_units(void)
   CHECK_NEAR(s, 5400, 0);
   CHECK_OK(asked_budget("45", &s));
   CHECK_NEAR(s, 45, 0);
-  static const char *const bad[] = {"", "m", "0", "-3m", "3d", "nan", "inf", "3m "};
+  static const char *const bad[] = {"", "m", "0", "-3m", "3d", "nan", "inf", "3m ", "+3m", " 3m", "0x10"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECK_ERR(asked_budget(bad[i], &s), ERR_CONFIG);
 }
 

@@ -7,6 +7,7 @@
 #include "harness/run.h"
 
 #include "base/nearest.h"
+#include "build_info.h"
 #include "reports/report.h"
 
 #include <argp.h>
@@ -75,7 +76,7 @@ static enum err run_word(struct asked *a, int key, const char *text)
   case KEY_RANKS: return asked_ranks(text, a);
   case KEY_BASE: {
     const long n = strtol(text, &end, 10);
-    if (end == text || *end || n < 1 || n > 65536) FAIL(ERR_CONFIG, "--base %s; valid: 1..65536", text);
+    if (*text < '0' || *text > '9' || *end || n < 1 || n > 65536) FAIL(ERR_CONFIG, "--base %s; valid: 1..65536", text);
     a->base = (int)n;
     return ERR_OK;
   }
@@ -239,7 +240,7 @@ static void usage(FILE *out)
 {
   fprintf(out, "Usage: shardmark VERB ...\n\n");
   for (int i = 0; i < VERBS; i++) fprintf(out, "  %-8s %s\n", verbs[i].name, verbs[i].help);
-  fprintf(out, "\n`shardmark VERB --help` says more.\n");
+  fprintf(out, "\n`shardmark VERB --help` says more, `shardmark --version` which build this is.\n");
 }
 
 int main(int argc, char **argv)
@@ -250,6 +251,10 @@ int main(int argc, char **argv)
   }
   if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
     usage(stdout);
+    return STATUS_PASS;
+  }
+  if (strcmp(argv[1], "--version") == 0) {
+    printf("shardmark %s, commit %s, %s, %s\n", BUILD_INFO_VERSION, BUILD_INFO_COMMIT, BUILD_INFO_COMPILER, BUILD_INFO_TYPE);
     return STATUS_PASS;
   }
   for (int i = 0; i < VERBS; i++)

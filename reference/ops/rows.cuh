@@ -134,7 +134,9 @@ static __device__ __forceinline__ struct rows_group<T, n> rows_load(const T *fro
     for (int i = 0; i < n; i++) g.at[i] = i < count ? from[i] : T(0);
   }
   return g;
-} template <typename T, int n>
+}
+
+template <typename T, int n>
 static __device__ __forceinline__ void rows_store(T *to, int count, bool aligned, const struct rows_group<T, n> &g)
 {
   const int WIDTH = n * sizeof(T) < 16 ? n : vector_width<T>::value;
@@ -158,7 +160,9 @@ template <int n, typename T>
 static __device__ __forceinline__ struct rows_group<typename std::remove_const<T>::type, n>
 rows_load(const struct rows_view<T> &x, const struct rows_walk &w, const struct rows_place &p) {
   return rows_load<typename std::remove_const<T>::type, n>(x.at + p.row * x.stride + p.col, p.count, w.aligned);
-} template <int n, typename T>
+}
+
+template <int n, typename T>
 static __device__ __forceinline__ void rows_store(const struct rows_view<T> &y, const struct rows_walk &w,
                                                   const struct rows_place &p, const struct rows_group<T, n> &g)
 {

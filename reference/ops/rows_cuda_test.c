@@ -36,8 +36,28 @@ static void quotients_are_exact(void)
   dev_close(d);
 }
 
+/* A group that may be loaded at once is: slower otherwise, and no other test would tell. */
+static void what_is_aligned_is_known_to_be(void)
+{
+  static char memory[4096] __attribute__((aligned(16)));
+  static const struct {
+    int64_t rows, cols, stride;
+    int shift; /* bytes off 16 */
+    bool flatten;
+    struct walk_of want;
+  } all[] = {{6, 8, 8, 0, false, {6, 8, 2, true}},   {6, 8, 8, 0, true, {1, 48, 12, true}},   {6, 8, 8, 4, false, {6, 8, 2, false}},
+             {6, 8, 8, 4, true, {1, 48, 12, false}}, {6, 8, 12, 0, true, {6, 8, 2, true}},    {6, 8, 11, 0, true, {6, 8, 2, false}},
+             {6, 7, 7, 0, false, {6, 7, 2, false}},  {6, 7, 7, 0, true, {1, 42, 11, true}},   {6, 7, 8, 0, true, {6, 7, 2, true}},
+             {0, 8, 8, 0, true, {0, 0, 0, true}}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    const struct tensor t = {memory + all[i].shift, DTYPE_F32, all[i].rows, all[i].cols, all[i].stride};
+    const struct walk_of got = walk_of_f32(&t, all[i].flatten), *want = &all[i].want;
+    CHECK(got.rows == want->rows && got.cols == want->cols && got.groups == want->groups && got.aligned == want->aligned);
+  }
+}
+
 int main(void)
 {
-  static const struct test tests[] = {TEST(quotients_are_exact)};
+  static const struct test tests[] = {TEST(quotients_are_exact), TEST(what_is_aligned_is_known_to_be)};
   return test_main("rows", tests, sizeof tests / sizeof *tests);
 }

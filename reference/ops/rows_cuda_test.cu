@@ -13,3 +13,9 @@ enum err quotients_cuda(const struct dev_cuda *at, void *args)
   const struct quotient_args *a = (const struct quotient_args *)args;
   return LAUNCH(at, quotients_kernel, 1, QUOTIENTS, 0, a->out, a->of, rows_divisor_of(a->by));
 }
+
+struct walk_of walk_of_f32(const struct tensor *t, bool flatten)
+{
+  const struct rows_walk w = rows_over(4, flatten, {t});
+  return {w.rows, w.cols, w.groups, w.aligned};
+}

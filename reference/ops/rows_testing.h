@@ -3,6 +3,7 @@
 #define OPS_ROWS_TESTING_H
 
 #include "device/dev_cuda.h"
+#include "ops/ops.h"
 
 #include <stdint.h>
 
@@ -17,6 +18,13 @@ struct quotient_args {
   int64_t *out, by;
 };
 enum err quotients_cuda(const struct dev_cuda *at, void *args);
+
+/* What rows_over() says of a float32 operand in groups of 4: for the host. */
+struct walk_of {
+  int64_t rows, cols, groups;
+  bool aligned;
+};
+struct walk_of walk_of_f32(const struct tensor *t, bool flatten);
 
 #ifdef __cplusplus
 }

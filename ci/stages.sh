@@ -17,6 +17,8 @@ tests_of() { in_time 900 ctest --test-dir "$1" -j4 --output-on-failure --no-test
 long_train='train_(cuts|bits|fault|refuse|units|zero|scale)'
 long_asan="($long_train|train|tasks_overlap|suite_files|run|job|report)"
 
+tsan_settings=suppressions=$root/ci/tsan.supp:second_deadlock_stack=1:history_size=7 # as cmake/dependencies.cmake gives the tests
+
 # build_rooms FOLDER ROOM... -- CMAKE-ARGUMENT...: the trainer and the tests of these rooms of reference/, and no more.
 build_rooms() {
   local folder=$1 rooms=() tests; shift

@@ -136,7 +136,9 @@ void timed_settle(const struct plan *p, struct trial *t)
   if (strcmp(t->reason, "timed run") == 0) return;
   for (int i = 0; i < t->n_verdicts; i++) { /* a bubble without a value is wrong in its passes, not in its time */
     const struct verdict *v = &t->verdicts[i];
-    const bool of_time = strcmp(v->check, "bubble") == 0 || strcmp(v->check, "bare") == 0;
+    static const char *const timing[] = {"bubble", "bare", "cost", "gain"};
+    bool of_time = false;
+    for (size_t k = 0; k < sizeof timing / sizeof *timing; k++) of_time = of_time || strcmp(v->check, timing[k]) == 0;
     if (v->outcome == OUTCOME_FAIL && (!of_time || isnan(v->value))) return;
   }
   t->outcome = OUTCOME_INCONCLUSIVE;

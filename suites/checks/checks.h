@@ -1,7 +1,7 @@
 /* checks.h - the checks, one row each: name, observable, companions, meaning.
  *
  * A row's judge is the function <name>_judge in <name>.c (those that compare bits
- * share bits.c, those of long runs curve.c, those of overlap overlap.c).  To add one: a row here and a file with its function.
+ * share bits.c, those of long runs curve.c, those of overlap overlap.c, cost and gain pace.c).  To add one: a row here and a file with its function.
  */
 #ifndef CHECKS_CHECKS_H
 #define CHECKS_CHECKS_H
@@ -9,6 +9,7 @@
 #include "companions.h"
 #include "hidden.h"
 #include "judge.h"
+#include "pace.h"
 
 #define CHECKS_LIST(CHECK)                                                                                              \
   CHECK(ends, "O14", NULL, "the run ended by itself, every rank told of every step once and closed its records")        \
@@ -32,6 +33,8 @@
   CHECK(bubble, "O13", NULL, "idle time of pipeline stages beside their list simulated with the run's median times")     \
   CHECK(overlap, "O13", hidden_companions, "share of the transfers over replicas that compute hides; by the clock and by the streams") \
   CHECK(bare, "O13", hidden_companions, "hides at least 0.9 of what a bare program with the same products and transfers does") \
+  CHECK(cost, "O13", cost_companions, "a step with sharded states takes at most 1.05 times one without")                 \
+  CHECK(gain, "O13", gain_companions, "where the processor multiplies bf16, a step in it is at least 1.4 times as fast as in float32") \
   CHECK(divergence, "O15", companions_part, "where block outputs, then gradients, first leave the truth")               \
   CHECK(shim, "O16", NULL, "MPI calls and bytes counted below the trainer equal what its trace implies")                \
   CHECK(curve, "O3", companions_curve, "the loss of every step of a long run beside the serial run's")                  \

@@ -17,13 +17,13 @@ static bool is_cannot(const char *kind)
 
 static const double LIBRARIES = 0.95; /* of a card is ours: contexts and libraries take some */
 
-/* "; on such a card would fit: ..." for a run that wanted more than its card has. */
+/* "; ..." for a run that wanted more than its card has. */
 static void smaller(const struct run_data *run, const char *kind, char *out, size_t room)
 {
   char layout[160] = "";
   const double bytes = evidence_value(run, "run", -1, -1, -1, "env.gpu_memory_bytes");
   if (strcmp(kind, "memory") == 0 && bytes > 0) fitting_text(&run->config, LIBRARIES * bytes, layout, sizeof layout);
-  snprintf(out, room, layout[0] ? "; on such a card would fit: %s" : "%s", layout);
+  snprintf(out, room, layout[0] ? "; %s" : "%s", layout);
 }
 
 /* The first rank that ended with a reason; false: none did. */

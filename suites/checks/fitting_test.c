@@ -51,7 +51,18 @@ static void then_ranks_share_the_model(void)
   CHECK(config_ranks(&x) == 2 && needed(&x) <= bytes);
   fitting_text(&c, bytes, text, sizeof text);
   CHECK_TEXT_HAS(text, "on 2 ranks");
-  CHECK_TEXT_HAS(text, "micro_batch: ");
+  CHECK_TEXT_HAS(text, "on such a card would fit: micro_batch: ");
+}
+
+static void what_would_fit_alone_is_not_told_to_shrink(void)
+{
+  const struct run_config c = model("gpt2-124m", "4");
+  char text[160], want[80];
+  fitting_text(&c, needed(&c), text, sizeof text);
+  snprintf(want, sizeof want, "with %.0f of %.0f bytes", needed(&c), needed(&c));
+  CHECK_TEXT_HAS(text, want);
+  CHECK_TEXT_HAS(text, "what else is there?");
+  CHECK(strstr(text, "micro_batch") == NULL);
 }
 
 static void none_is_said_as_nothing(void)
@@ -71,6 +82,7 @@ int main(void)
       TEST(what_fits_stays_as_it_is),
       TEST(a_smaller_micro_batch_comes_before_more_ranks),
       TEST(then_ranks_share_the_model),
+      TEST(what_would_fit_alone_is_not_told_to_shrink),
       TEST(none_is_said_as_nothing),
   };
   return test_main("fitting", tests, sizeof tests / sizeof *tests);

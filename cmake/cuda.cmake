@@ -62,6 +62,7 @@ if(SHARDMARK_CUDA_HOST)
   target_compile_options(sm_cuda_host PRIVATE -O3) # it carries every kernel's threads
   target_include_directories(sm_cuda_host BEFORE PUBLIC ${CMAKE_SOURCE_DIR}/reference/cuda_host/include)
   target_link_libraries(sm_cuda_host PUBLIC MPI::MPI_C Threads::Threads ${CMAKE_DL_LIBS} m)
+  target_link_options(sm_cuda_host PUBLIC -rdynamic) # its NVML is looked up by name
   add_library(cuda_found INTERFACE)
   target_link_libraries(cuda_found INTERFACE sm_cuda_host)
   add_compile_definitions(SHARDMARK_CUDA_HOST=1)

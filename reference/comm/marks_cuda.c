@@ -64,7 +64,7 @@ static enum err happened(cudaEvent_t event, bool *out)
 {
   const cudaError_t code = cudaEventQuery(event);
   *out = code == cudaSuccess;
-  if (code != cudaErrorNotReady) return CUDA_ERR(code);
+  if (code != cudaErrorNotReady) return dev_cuda_check(code, "cudaEventQuery", __FILE__, __LINE__);
   (void)cudaGetLastError(); /* an answer, and no error of the call after it */
   return ERR_OK;
 }

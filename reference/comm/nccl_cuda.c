@@ -5,12 +5,19 @@
 #include <stdio.h>
 #include <string.h>
 
+static enum err missing(const char *why)
+{
+  FAIL(ERR_UNAVAILABLE, "NCCL is missing (%s): install libnccl2, or set LD_LIBRARY_PATH; transport: staged needs none", why);
+}
+
 #ifdef SHARDMARK_CUDA_HOST
 enum err nccl_cuda_load(struct nccl_cuda *out)
 {
+  int version;
 #define X(name) out->name = nccl##name;
   NCCL_CUDA_CALLS(X)
 #undef X
+  if (out->GetVersion(&version) == ncclSuccess && version == 0) TRY(missing("the stand-in was told so"));
   return ERR_OK;
 }
 #else
@@ -26,8 +33,7 @@ static enum err find(void *library, const char *name, void *function)
 enum err nccl_cuda_load(struct nccl_cuda *out)
 {
   void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); /* it has threads of its own: it stays */
-  if (library == NULL)
-    FAIL(ERR_UNAVAILABLE, "NCCL is missing (%s): install libnccl2, or set LD_LIBRARY_PATH; transport: staged needs none", dlerror());
+  if (library == NULL) TRY(missing(dlerror()));
 #define X(name) TRY(find(library, "nccl" #name, &out->name));
   NCCL_CUDA_CALLS(X)
 #undef X

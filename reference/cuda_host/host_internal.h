@@ -58,7 +58,8 @@ struct CUevent_st {
 struct host_state {
   std::mutex lock;
   std::condition_variable changed;
-  int devices;
+  int devices;                    /* that CUDA_VISIBLE_DEVICES shows   */
+  int physical[HOST_DEVICES_MAX]; /* of each of them: its number       */
   int driver;
   uint64_t random;
   cudaError_t sticky = cudaSuccess;
@@ -70,6 +71,7 @@ struct host_state {
 };
 host_state &host_state_get(void);
 uint64_t host_random(void); /* the next draw of CUDA_HOST_SEED */
+int host_environment(const char *name, int otherwise);
 
 /* The lock for one call of the interface.  Device memory is closed to the host when it goes. */
 struct host_entry {

@@ -375,9 +375,21 @@ static void abandon_fibres(void)
   }
 }
 
+/* CUDA_HOST_ECC_AT: whether this kernel is the one. */
+static bool hits_bad_memory(void)
+{
+  static int64_t ran;
+  static const int at = host_environment("CUDA_HOST_ECC_AT", 0);
+  return ++ran == at;
+}
+
 static cudaError_t run(const char *name, dim3 grid, dim3 block, size_t shared, const std::function<void()> &body)
 {
   host_memory_watch();
+  if (hits_bad_memory()) {
+    host_fail(cudaErrorECCUncorrectable, (std::string("kernel '") + name + "' met an uncorrectable ECC error").c_str());
+    return cudaErrorECCUncorrectable;
+  }
   b.kernel = name;
   b.body = &body;
   b.failed = false;

@@ -58,10 +58,20 @@ static void most_half(void *from, void *to, int *n, MPI_Datatype *)
 
 /* --- versions and ids ---------------------------------------------------------------------- */
 
+static bool mpi_is_up(void)
+{
+  int begun = 0, ended = 0;
+  PMPI_Initialized(&begun);
+  PMPI_Finalized(&ended);
+  return begun && !ended;
+}
+
 ncclResult_t ncclGetVersion(int *version)
 {
-  const char *text = getenv("CUDA_HOST_NCCL_VERSION");
-  *version = text ? atoi(text) : NCCL_VERSION_CODE;
+  const char *text = getenv("CUDA_HOST_NCCL_VERSION"), *of = text ? strchr(text, '@') : NULL;
+  int rank = 0;
+  if (of && mpi_is_up()) PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  *version = text && (of == NULL || atoi(of + 1) == rank) ? atoi(text) : NCCL_VERSION_CODE;
   return ncclSuccess;
 }
 
@@ -84,14 +94,6 @@ struct unique {
   char mark[8];
   int maker, serial; /* rank in MPI_COMM_WORLD that made it, and which of its ids it is */
 };
-
-static bool mpi_is_up(void)
-{
-  int begun = 0, ended = 0;
-  PMPI_Initialized(&begun);
-  PMPI_Finalized(&ended);
-  return begun && !ended;
-}
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {

@@ -3,13 +3,33 @@
 
 #include "cuda.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <unistd.h>
 
-static int from_environment(const char *name, int otherwise)
+int host_environment(const char *name, int otherwise)
 {
   const char *text = getenv(name);
   return text ? atoi(text) : otherwise;
+}
+
+/* As the driver reads CUDA_VISIBLE_DEVICES: numbers in the order in which they are to be seen, up to the first that is none. */
+static int see_devices(int *physical)
+{
+  const int all = std::min(host_environment("CUDA_HOST_DEVICES", 1), (int)HOST_DEVICES_MAX);
+  const char *text = getenv("CUDA_VISIBLE_DEVICES");
+  int n = 0;
+  if (text == NULL) {
+    for (; n < all; n++) physical[n] = n;
+    return n;
+  }
+  for (char *end; n < HOST_DEVICES_MAX; text = end + 1) {
+    const long i = strtol(text, &end, 10);
+    if (end == text || i < 0 || i >= all) break;
+    physical[n++] = (int)i;
+    if (*end != ',') break;
+  }
+  return n;
 }
 
 host_state &host_state_get(void)
@@ -17,10 +37,9 @@ host_state &host_state_get(void)
   /* Lives as long as the process: what is still queued at exit stays undone, as on a GPU. */
   static host_state *h = [] {
     host_state *s = new host_state;
-    s->devices = from_environment("CUDA_HOST_DEVICES", 1);
-    if (s->devices > HOST_DEVICES_MAX) s->devices = HOST_DEVICES_MAX;
-    s->driver = from_environment("CUDA_HOST_DRIVER", CUDART_VERSION);
-    s->random = (uint64_t)from_environment("CUDA_HOST_SEED", 1);
+    s->devices = see_devices(s->physical);
+    s->driver = host_environment("CUDA_HOST_DRIVER", CUDART_VERSION);
+    s->random = (uint64_t)host_environment("CUDA_HOST_SEED", 1);
     return s;
   }();
   return *h;
@@ -170,7 +189,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
   uint64_t hash = 14695981039346656037u; /* FNV-1a */
   for (const char *c = host; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
   memcpy(p->uuid.bytes, "hostdev", 7);
-  p->uuid.bytes[7] = (char)device;
+  p->uuid.bytes[7] = (char)host_state_get().physical[device];
   memcpy(p->uuid.bytes + 8, &hash, sizeof hash);
   p->totalGlobalMem = host_memory_total();
   p->sharedMemPerBlock = 48 * 1024;
@@ -184,7 +203,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
   p->major = 9;
   p->minor = 0;
   p->multiProcessorCount = 132;
-  p->pciBusID = device + 1;
+  p->pciBusID = host_state_get().physical[device] + 1;
   p->memoryBusWidth = 5120;
   p->l2CacheSize = 50 << 20;
   p->maxThreadsPerMultiProcessor = 2048;
@@ -199,7 +218,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
   const cudaError_t error = known(device);
   if (error != cudaSuccess) return host_return(error);
   if (bytes < 13) return host_return(cudaErrorInvalidValue);
-  snprintf(text, (size_t)bytes, "0000:%02x:00.0", (unsigned)(device + 1) & 0xffu);
+  snprintf(text, (size_t)bytes, "0000:%02x:00.0", (unsigned)(host_state_get().physical[device] + 1) & 0xffu);
   return cudaSuccess;
 }
 

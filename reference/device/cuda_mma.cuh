@@ -3,7 +3,7 @@
  * All are of a warp: its 32 lanes come together, each with its own operands.  Beside each stands its
  * twin for the host build, which gives every lane the same elements (PTX ISA, "Warp-level matrix
  * instructions") by exchanging what the lanes hold; so a wrong lane is wrong there too.  With g = lane / 4 and
- * t = lane % 4, the fragments of m16n8k16 are, two bf16 a register, the lower half first:
+ * t = lane % 4, the fragments of m16n8k16 are, two elements of T (bf16 or f16) a register, the lower half first:
  *
  *   a (16 x 16, rows)     a[0]: row g, columns 2t 2t+1     a[1]: row g+8     a[2], a[3]: the same, columns + 8
  *   b (16 x 8)            b[0]: rows 2t 2t+1, column g     b[1]: rows + 8
@@ -13,6 +13,7 @@
 #define DEVICE_CUDA_MMA_CUH
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <stdint.h>
@@ -22,9 +23,12 @@
 
 #include <cuda_host.h>
 
-static inline float bf16_half(unsigned pair, int half)
+template <typename T> static inline float mma_element(unsigned pair, int upper)
 {
-  return __uint_as_float(half ? pair & 0xffff0000u : pair << 16);
+  const uint16_t bits = (uint16_t)(upper ? pair >> 16 : pair);
+  T x;
+  memcpy(&x, &bits, sizeof x);
+  return (float)x;
 }
 
 struct mma_lane {
@@ -32,17 +36,17 @@ struct mma_lane {
 };
 
 /* Element (row, k) of a, (k, col) of b, from the lanes that hold them. */
-static inline float mma_a(const struct mma_lane *lanes, int row, int k)
+template <typename T> static inline float mma_a(const struct mma_lane *lanes, int row, int k)
 {
-  return bf16_half(lanes[row % 8 * 4 + k % 8 / 2].a[row / 8 + k / 8 * 2], k % 2);
+  return mma_element<T>(lanes[row % 8 * 4 + k % 8 / 2].a[row / 8 + k / 8 * 2], k % 2);
 }
-static inline float mma_b(const struct mma_lane *lanes, int k, int col)
+template <typename T> static inline float mma_b(const struct mma_lane *lanes, int k, int col)
 {
-  return bf16_half(lanes[col * 4 + k % 8 / 2].b[k / 8], k % 2);
+  return mma_element<T>(lanes[col * 4 + k % 8 / 2].b[k / 8], k % 2);
 }
 
 /* The card adds the 16 products with at least the precision of float, in an order of its own. */
-static inline void mma_bf16(float d[4], const unsigned a[4], const unsigned b[2])
+template <typename T> static inline void mma(float d[4], const unsigned a[4], const unsigned b[2])
 {
   struct mma_lane mine, all[32];
   memcpy(mine.a, a, sizeof mine.a);
@@ -51,7 +55,7 @@ static inline void mma_bf16(float d[4], const unsigned a[4], const unsigned b[2]
   const int lane = cuda_host_lane();
   for (int i = 0; i < 4; i++) {
     float sum = d[i];
-    for (int k = 0; k < 16; k++) sum += mma_a(all, lane / 4 + i / 2 * 8, k) * mma_b(all, k, lane % 4 * 2 + i % 2);
+    for (int k = 0; k < 16; k++) sum += mma_a<T>(all, lane / 4 + i / 2 * 8, k) * mma_b<T>(all, k, lane % 4 * 2 + i % 2);
     d[i] = sum;
   }
 }
@@ -97,13 +101,15 @@ static inline float exp2_approx(float x) { return x < -126.0f ? 0.0f : exp2f(x);
 #else
 
 /* d += a b, 2 * 16 * 8 * 16 FLOPs a warp. */
-static __device__ __forceinline__ void mma_bf16(float d[4], const unsigned a[4], const unsigned b[2])
-{
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
+#define MMA(type)                                                                                                            \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "         \
+               "{%0,%1,%2,%3};"                                                                                              \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                              \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+template <typename T> static __device__ void mma(float d[4], const unsigned a[4], const unsigned b[2]);
+template <> __device__ __forceinline__ void mma<__nv_bfloat16>(float d[4], const unsigned a[4], const unsigned b[2]) { MMA("bf16"); }
+template <> __device__ __forceinline__ void mma<__half>(float d[4], const unsigned a[4], const unsigned b[2]) { MMA("f16"); }
+#undef MMA
 
 /* Four 8 x 8 matrices of 2-byte elements: lane i gives the address (shared memory, a multiple of 16) of row i % 8
  * of matrix i / 8.  r[m]: row g, columns 2t 2t+1 of matrix m; with trans: rows 2t 2t+1, column g. */
@@ -148,10 +154,19 @@ static __device__ __forceinline__ float exp2_approx(float x)
 
 #endif
 
-/* Two floats rounded to bf16, `low` in the lower half. */
-static __device__ __forceinline__ unsigned bf16_pair(float low, float high)
+/* Two floats rounded to T; of the bits `low` is the lower half. */
+template <typename T> struct pair_of;
+template <> struct pair_of<__nv_bfloat16> {
+  typedef __nv_bfloat162 type;
+  static __device__ __forceinline__ type rounded(float low, float high) { return __floats2bfloat162_rn(low, high); }
+};
+template <> struct pair_of<__half> {
+  typedef __half2 type;
+  static __device__ __forceinline__ type rounded(float low, float high) { return __floats2half2_rn(low, high); }
+};
+template <typename T> static __device__ __forceinline__ unsigned pair_bits(float low, float high)
 {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  const typename pair_of<T>::type pair = pair_of<T>::rounded(low, high);
   unsigned bits;
   memcpy(&bits, &pair, sizeof bits);
   return bits;

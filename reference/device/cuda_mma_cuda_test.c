@@ -4,6 +4,7 @@
 #include "device/dev_testing.h"
 
 #include "base/bf16.h"
+#include "base/f16.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ static struct lanes_out *run(const struct lanes_in *in)
 static float left_at(int row, int k) { return (float)((row * 7 + k * 3) % 23 - 11); }
 static float right_at(int k, int col) { return (float)((k * 5 + col * 11) % 19 - 9); }
 static uint32_t pair(float low, float high) { return bf16_round(low) | (uint32_t)bf16_round(high) << 16; }
+static uint32_t pair16(float low, float high) { return f16_round(low) | (uint32_t)f16_round(high) << 16; }
 
 static struct lanes_in some_lanes(void)
 {
@@ -41,9 +43,13 @@ static struct lanes_in some_lanes(void)
     for (int i = 0; i < 4; i++) {
       const int row = g + i % 2 * 8, k = 2 * t + i / 2 * 8;
       in.a[lane][i] = pair(left_at(row, k), left_at(row, k + 1));
+      in.a16[lane][i] = pair16(left_at(row, k), left_at(row, k + 1));
       in.d[lane][i] = (float)(1000 * (g + i / 2 * 8) + 2 * t + i % 2);
     }
-    for (int i = 0; i < 2; i++) in.b[lane][i] = pair(right_at(2 * t + 8 * i, g), right_at(2 * t + 8 * i + 1, g));
+    for (int i = 0; i < 2; i++) {
+      in.b[lane][i] = pair(right_at(2 * t + 8 * i, g), right_at(2 * t + 8 * i + 1, g));
+      in.b16[lane][i] = pair16(right_at(2 * t + 8 * i, g), right_at(2 * t + 8 * i + 1, g));
+    }
     for (int i = 0; i < 8; i++) in.rows[lane][i] = (uint16_t)(lane * 8 + i + 1);
     for (int c = 0; c < 3; c++) in.valid[c][lane] = 16;
   }
@@ -59,6 +65,7 @@ static void a_product_of_fragments_is_the_product_of_matrices(void)
       float want = (float)(1000 * row + col);
       for (int k = 0; k < 16; k++) want += 2 * left_at(row, k) * right_at(k, col);
       CHECK_NEAR(out->d[row % 8 * 4 + col / 2][row / 8 * 2 + col % 2], want, 0);
+      CHECK_NEAR(out->d16[row % 8 * 4 + col / 2][row / 8 * 2 + col % 2], want, 0);
     }
   free(out);
 }
@@ -93,11 +100,14 @@ static void pairs_are_rounded_and_the_first_is_low(void)
 {
   struct lanes_in in = some_lanes();
   for (int lane = 0; lane < 32; lane++) {
-    in.x[lane][0] = 1.0f + (float)lane * 0x1p-9f; /* ties on every second odd one */
-    in.x[lane][1] = -3.0f - (float)lane * 0x1p-10f;
+    in.x[lane][0] = 1.0f + (float)lane * 0x1p-9f + (float)lane * 0x1p-11f; /* of ties every second goes up */
+    in.x[lane][1] = lane < 16 ? -3.0f - (float)lane * 0x1p-10f : ldexpf(-1.5f, 6 - lane); /* down to f16's least and to 0 */
   }
   struct lanes_out *out = run(&in);
-  for (int lane = 0; lane < 32; lane++) CHECK(out->pair[lane] == pair(in.x[lane][0], in.x[lane][1]));
+  for (int lane = 0; lane < 32; lane++) {
+    CHECK(out->pair[lane] == pair(in.x[lane][0], in.x[lane][1]));
+    CHECK(out->pair16[lane] == pair16(in.x[lane][0], in.x[lane][1]));
+  }
   free(out);
 }
 

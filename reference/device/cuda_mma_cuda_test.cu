@@ -6,24 +6,31 @@
 
 enum { COPIES = 3, ROW = 8 };
 
+template <typename T> static __device__ void products(float out[4], const float in[4], const uint32_t a[4], const uint32_t b[2])
+{
+  float d[4];
+  for (int i = 0; i < 4; i++) d[i] = in[i];
+  mma<T>(d, a, b);
+  mma<T>(d, a, b);
+  for (int i = 0; i < 4; i++) out[i] = d[i];
+}
+
 static __global__ void lanes_kernel(struct lanes_out *out, const struct lanes_in *in)
 {
   SHARED(uint16_t, rows, WARP * ROW);
   SHARED(uint16_t, copied, COPIES * WARP * ROW);
   const int lane = thread_lane();
 
-  float d[4];
-  for (int i = 0; i < 4; i++) d[i] = in->d[lane][i];
-  mma_bf16(d, in->a[lane], in->b[lane]);
-  mma_bf16(d, in->a[lane], in->b[lane]);
-  for (int i = 0; i < 4; i++) out->d[lane][i] = d[i];
+  products<__nv_bfloat16>(out->d[lane], in->d[lane], in->a[lane], in->b[lane]);
+  products<__half>(out->d16[lane], in->d[lane], in->a16[lane], in->b16[lane]);
 
   for (int i = 0; i < ROW; i++) rows[lane * ROW + i] = in->rows[lane][i];
   __syncwarp();
   ldmatrix_x4(out->plain[lane], rows + lane * ROW);
   ldmatrix_x4_trans(out->trans[lane], rows + lane * ROW);
 
-  out->pair[lane] = bf16_pair(in->x[lane][0], in->x[lane][1]);
+  out->pair[lane] = pair_bits<__nv_bfloat16>(in->x[lane][0], in->x[lane][1]);
+  out->pair16[lane] = pair_bits<__half>(in->x[lane][0], in->x[lane][1]);
   out->exp2[lane] = exp2_approx(in->x[lane][0]);
 
   for (int c = 0; c < COPIES; c++) {

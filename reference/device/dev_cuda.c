@@ -9,18 +9,20 @@
 #include <string.h>
 
 #ifdef SHARDMARK_CUDA_HOST
-enum { WORKSPACE_BYTES = 4 << 20 };
+#include <cuda_host.h>
+enum { WORKSPACE_BYTES = 2 << 20 };
+#define NVML_IS_HERE (cuda_host_has_nvml())
+#define NVML_LIBRARY NULL /* this program */
 #else
+#define NVML_IS_HERE (true)
+#define NVML_LIBRARY "libnvidia-ml.so.1"
 enum { WORKSPACE_BYTES = 32 << 20 }; /* what cuBLAS itself takes for its handles on Hopper */
 #endif
 
 /* --- errors --------------------------------------------------------------------------- */
 
 /* After these the context is dead, and whatever is called next reports them. */
-static bool is_sticky(cudaError_t code)
-{
-  return code == cudaErrorIllegalAddress || code == cudaErrorLaunchFailure || code == cudaErrorECCUncorrectable;
-}
+static bool is_of_earlier_work(cudaError_t code) { return code == cudaErrorIllegalAddress || code == cudaErrorLaunchFailure; }
 
 enum err dev_cuda_check(cudaError_t code, const char *call, const char *file, int line)
 {
@@ -33,7 +35,7 @@ enum err dev_cuda_check(cudaError_t code, const char *call, const char *file, in
   (void)cudaGetLastError(); /* it is told here: the next launch must not tell it again */
   (void)cudaGetDevice(&device);
   return err_set(kind, file, line, "%s: %s (%s:%d, device %d)%s", call, cudaGetErrorString(code), slash ? slash + 1 : file, line, device,
-                 is_sticky(code) ? "; the cause is this or earlier work: CUDA_LAUNCH_BLOCKING=1 tells" : "");
+                 is_of_earlier_work(code) ? "; the cause is this or earlier work: CUDA_LAUNCH_BLOCKING=1 tells" : "");
 }
 
 /* --- the device ------------------------------------------------------------------------- */
@@ -82,9 +84,7 @@ static enum err open_on(struct dev *d)
   TRY(look_at(d));
   CUDA_TRY(cudaStreamCreateWithPriority(&c->own, cudaStreamNonBlocking, 0));
   CUDA_TRY(cudaEventCreateWithFlags(&c->epoch, cudaEventDefault));
-#ifndef SHARDMARK_CUDA_HOST
-  if (dev_nvml_open("libnvidia-ml.so.1", &c->nvml)) err_clear(); /* records then say "unknown" */
-#endif
+  if (NVML_IS_HERE && dev_nvml_open(NVML_LIBRARY, &c->nvml)) err_clear(); /* records then say "unknown" */
   return ERR_OK;
 }
 

@@ -154,6 +154,26 @@ static void many_small_copies_keep_their_values(void)
   dev_close(d);
 }
 
+/* Eleven of these leave a rest of the ring that the twelfth has to skip: the room of parts that still travel is not given away. */
+static void large_copies_keep_their_values_round_the_ring(void)
+{
+  enum { N = 24, EACH = 175003 };
+  struct dev *d = open_cuda();
+  struct dev_stream *s = stream(d, "compute", DEV_COMPUTE);
+  int *at = ints(d, s, NULL, N * EACH), *part = malloc(EACH * sizeof *part), *got = malloc((size_t)N * EACH * sizeof *got), wrong = 0;
+  for (int i = 0; i < N; i++) {
+    for (int k = 0; k < EACH; k++) part[k] = i * EACH + k;
+    CHECK_OK(dev_copy_in(s, at + (ptrdiff_t)i * EACH, part, EACH * sizeof *part));
+  }
+  for (int i = 0; i < N; i++) CHECK_OK(dev_copy_out(s, got + (ptrdiff_t)i * EACH, at + (ptrdiff_t)i * EACH, EACH * sizeof *part));
+  CHECK_OK(dev_sync(d));
+  for (int i = 0; i < N * EACH; i++) wrong += got[i] != i;
+  CHECK(wrong == 0);
+  free(got);
+  free(part);
+  dev_close(d);
+}
+
 static void work_without_a_cuda_form_is_refused(void)
 {
   struct dev *d = open_cuda();
@@ -339,6 +359,7 @@ static void errors_of_the_runtime_have_their_kinds(void)
   CHECK_ERR(dev_cuda_check(cudaErrorIllegalAddress, "waiting", "b.c", 7), ERR_DEVICE);
   CHECK_TEXT_HAS(err_text(), "this or earlier work: CUDA_LAUNCH_BLOCKING=1 tells");
   CHECK_ERR(dev_cuda_check(cudaErrorECCUncorrectable, "waiting", "b.c", 7), ERR_INVALID);
+  CHECK(strstr(err_text(), "CUDA_LAUNCH_BLOCKING") == NULL); /* the card's fault, not a kernel's */
 }
 
 /* In a process of its own, before this one has started CUDA: a kernel, and the host, where no block is. */
@@ -629,6 +650,7 @@ int main(void)
       TEST(events_order_kernels_and_hosted_work),
       TEST(pageable_memory_is_read_at_once),
       TEST(many_small_copies_keep_their_values),
+      TEST(large_copies_keep_their_values_round_the_ring),
 #ifdef SHARDMARK_CUDA_HOST
       TEST(closing_gives_everything_back),
 #endif

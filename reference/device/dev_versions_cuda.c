@@ -32,8 +32,8 @@ enum err dev_versions_check(const struct dev_versions *v)
   if (v->counted != cudaSuccess && v->counted != cudaErrorNoDevice)
     FAIL(ERR_UNAVAILABLE, "device cuda: cudaGetDeviceCount: %s", cudaGetErrorString(v->counted));
   if (v->counted == cudaErrorNoDevice || v->devices == 0)
-    FAIL(ERR_UNAVAILABLE, "device cuda: no GPU is visible here%s%s; available: cpu, lazy",
-         visible ? "; CUDA_VISIBLE_DEVICES is " : "", visible ? visible : "");
+    FAIL(ERR_UNAVAILABLE, "device cuda: no GPU is visible here%s%s%s; available: cpu, lazy",
+         visible ? "; CUDA_VISIBLE_DEVICES is '" : "", visible ? visible : "", visible ? "'" : "");
   return ERR_OK;
 }
 

@@ -38,7 +38,9 @@ static void no_card(void)
   check_refused((struct dev_versions){13000, 13000, cudaErrorNoDevice, 0}, "no GPU is visible here; available");
   check_refused((struct dev_versions){13000, 13000, cudaSuccess, 0}, "no GPU is visible here");
   setenv("CUDA_VISIBLE_DEVICES", "7", 1);
-  check_refused((struct dev_versions){13000, 13000, cudaErrorNoDevice, 0}, "CUDA_VISIBLE_DEVICES is 7; available");
+  check_refused((struct dev_versions){13000, 13000, cudaErrorNoDevice, 0}, "CUDA_VISIBLE_DEVICES is '7'; available");
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  check_refused((struct dev_versions){13000, 13000, cudaErrorNoDevice, 0}, "CUDA_VISIBLE_DEVICES is ''; available");
   unsetenv("CUDA_VISIBLE_DEVICES");
 }
 

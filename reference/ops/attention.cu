@@ -1,7 +1,7 @@
 /* attention.cu - attention on CUDA: which kernels run, on what.  The contract is attention.c's.
  *
- * bf16 runs on tensor cores (attention_mma.cuh) up to heads of MMA_D_MAX; other types, f16 among them, and wider heads, by
- * the scalar form (attention_scalar.cuh).  The backward runs one kernel for dq and one for dk and dv, each recomputing scores:
+ * bf16 and f16 run on tensor cores (attention_mma.cuh) up to heads of MMA_D_MAX; other types and wider heads by the scalar
+ * form (attention_scalar.cuh).  The backward runs one kernel for dq and one for dk and dv, each recomputing scores:
  * 14 D FLOPs a pair of query and key instead of 10 D, and no sum whose order could change.
  *
  * The workspace holds the ranges of document ids and, in a backward, lse and delta of as many sequences as fit; the
@@ -56,28 +56,28 @@ static dim3 grid_of(const struct attention_case *c, int rows, int parts)
 #define BACKWARD_SHAPES(X) \
   X(16, 2, 64, 32) X(32, 2, 64, 32) X(64, 2, 64, 32) X(96, 1, 64, 32) X(128, 1, 32, 32) X(160, 1, 32, 16)
 
-static enum err forward(const struct dev_cuda *at, const struct attention_case *c)
+template <typename T> static enum err forward(const struct dev_cuda *at, const struct attention_case *c)
 {
-#define TRY_SHAPE(DP, ATOMS, COLUMNS)                                                  \
-  if (c->D <= DP) {                                                                    \
+#define TRY_SHAPE(DP, ATOMS, COLUMNS)                                                     \
+  if (c->D <= DP) {                                                                       \
     enum { ROWS = MMA_WARPS * ATOMS * 16 };                                            \
-    return LAUNCH(at, (mma_fwd<DP, ATOMS, COLUMNS>), grid_of(c, ROWS, 1), MMA_THREADS, \
-                  (size_t)(ROWS + 4 * COLUMNS) * (DP + 8) * sizeof(bf16), *c);         \
+    return LAUNCH(at, (mma_fwd<T, DP, ATOMS, COLUMNS>), grid_of(c, ROWS, 1), MMA_THREADS, \
+                  (size_t)(ROWS + 4 * COLUMNS) * (DP + 8) * sizeof(T), *c);            \
   }
   FORWARD_SHAPES(TRY_SHAPE)
 #undef TRY_SHAPE
   FAIL(ERR_ARG, "no tensor core form for heads of %d", c->D);
 }
 
-static enum err backward(const struct dev_cuda *at, const struct attention_case *c)
+template <typename T> static enum err backward(const struct dev_cuda *at, const struct attention_case *c)
 {
 #define TRY_SHAPE(DP, ATOMS, COLUMNS, GROUP)                                                                \
   if (c->D <= DP) {                                                                                         \
     enum { ROWS = MMA_WARPS * ATOMS * 16 };                                                                 \
-    const size_t bytes = (size_t)(2 * ROWS + 4 * COLUMNS) * (DP + 8) * sizeof(bf16);                        \
-    TRY(LAUNCH(at, (mma_bwd_kv<DP, ATOMS, COLUMNS, GROUP>), grid_of(c, ROWS, 1), MMA_THREADS,               \
-               bytes + 2 * COLUMNS * sizeof(struct row_stats<float>), *c));                                 \
-    return LAUNCH(at, (mma_bwd_q<DP, ATOMS, COLUMNS, GROUP>), grid_of(c, ROWS, 1), MMA_THREADS, bytes, *c); \
+    const size_t bytes = (size_t)(2 * ROWS + 4 * COLUMNS) * (DP + 8) * sizeof(T);                              \
+    TRY(LAUNCH(at, (mma_bwd_kv<T, DP, ATOMS, COLUMNS, GROUP>), grid_of(c, ROWS, 1), MMA_THREADS,               \
+               bytes + 2 * COLUMNS * sizeof(struct row_stats<float>), *c));                                    \
+    return LAUNCH(at, (mma_bwd_q<T, DP, ATOMS, COLUMNS, GROUP>), grid_of(c, ROWS, 1), MMA_THREADS, bytes, *c); \
   }
   BACKWARD_SHAPES(TRY_SHAPE)
 #undef TRY_SHAPE
@@ -86,19 +86,22 @@ static enum err backward(const struct dev_cuda *at, const struct attention_case 
 
 /* --- every type -------------------------------------------------------------------------------- */
 
-template <typename T> static enum err run_fwd(const struct dev_cuda *at, void *args, bool tensor_cores)
+/* NULL: T has none. */
+typedef enum err tensor_core_form(const struct dev_cuda *at, const struct attention_case *c);
+
+template <typename T> static enum err run_fwd(const struct dev_cuda *at, void *args, tensor_core_form *form)
 {
   struct attention_case c;
   TRY(begin(at, (const struct attention_args *)args, 0, &c));
-  if (tensor_cores && c.D <= MMA_D_MAX) return forward(at, &c);
+  if (form != NULL && c.D <= MMA_D_MAX) return form(at, &c);
   return LAUNCH(at, scalar_fwd<T>, grid_of(&c, SIDE, (c.D + SIDE - 1) / SIDE), SCALAR_THREADS, 0, c);
 }
 
-template <typename T> static enum err run_bwd(const struct dev_cuda *at, void *args, bool tensor_cores)
+template <typename T> static enum err run_bwd(const struct dev_cuda *at, void *args, tensor_core_form *form)
 {
   struct attention_case c;
   TRY(begin(at, (const struct attention_args *)args, sizeof(struct row_stats<stat_t<T>>), &c));
-  tensor_cores = tensor_cores && c.D <= MMA_D_MAX;
+  const bool tensor_cores = form != NULL && c.D <= MMA_D_MAX;
   const int64_t all = c.a.docs.rows, at_once = c.sequences;
   for (; c.sequence < all; c.sequence += at_once) {
     if (c.sequences > all - c.sequence) c.sequences = all - c.sequence;
@@ -106,7 +109,7 @@ template <typename T> static enum err run_bwd(const struct dev_cuda *at, void *a
                blocks_for(c.sequences * c.a.heads * row_stats_rows(c.T), STATS_THREADS / STATS_LANES), STATS_THREADS, 0,
                c, tensor_cores ? LOG2_E : 1.0));
     if (tensor_cores) {
-      TRY(backward(at, &c));
+      TRY(form(at, &c));
       continue;
     }
     const dim3 grid = grid_of(&c, SIDE, (c.D + SIDE - 1) / SIDE);
@@ -117,12 +120,12 @@ template <typename T> static enum err run_bwd(const struct dev_cuda *at, void *a
 }
 
 extern "C" {
-enum err op_attention_fwd_cuda_f64(const struct dev_cuda *at, void *args) { return run_fwd<double>(at, args, false); }
-enum err op_attention_fwd_cuda_f32(const struct dev_cuda *at, void *args) { return run_fwd<float>(at, args, false); }
-enum err op_attention_fwd_cuda_bf16(const struct dev_cuda *at, void *args) { return run_fwd<bf16>(at, args, true); }
-enum err op_attention_fwd_cuda_f16(const struct dev_cuda *at, void *args) { return run_fwd<__half>(at, args, false); }
-enum err op_attention_bwd_cuda_f64(const struct dev_cuda *at, void *args) { return run_bwd<double>(at, args, false); }
-enum err op_attention_bwd_cuda_f32(const struct dev_cuda *at, void *args) { return run_bwd<float>(at, args, false); }
-enum err op_attention_bwd_cuda_bf16(const struct dev_cuda *at, void *args) { return run_bwd<bf16>(at, args, true); }
-enum err op_attention_bwd_cuda_f16(const struct dev_cuda *at, void *args) { return run_bwd<__half>(at, args, false); }
+enum err op_attention_fwd_cuda_f64(const struct dev_cuda *at, void *args) { return run_fwd<double>(at, args, NULL); }
+enum err op_attention_fwd_cuda_f32(const struct dev_cuda *at, void *args) { return run_fwd<float>(at, args, NULL); }
+enum err op_attention_fwd_cuda_bf16(const struct dev_cuda *at, void *args) { return run_fwd<__nv_bfloat16>(at, args, forward<__nv_bfloat16>); }
+enum err op_attention_fwd_cuda_f16(const struct dev_cuda *at, void *args) { return run_fwd<__half>(at, args, forward<__half>); }
+enum err op_attention_bwd_cuda_f64(const struct dev_cuda *at, void *args) { return run_bwd<double>(at, args, NULL); }
+enum err op_attention_bwd_cuda_f32(const struct dev_cuda *at, void *args) { return run_bwd<float>(at, args, NULL); }
+enum err op_attention_bwd_cuda_bf16(const struct dev_cuda *at, void *args) { return run_bwd<__nv_bfloat16>(at, args, backward<__nv_bfloat16>); }
+enum err op_attention_bwd_cuda_f16(const struct dev_cuda *at, void *args) { return run_bwd<__half>(at, args, backward<__half>); }
 }

@@ -1,4 +1,4 @@
-/* attention_mma.cuh - attention in bf16 on tensor cores, for head sizes up to 160.
+/* attention_mma.cuh - attention on tensor cores in T, bf16 or f16, for head sizes up to 160.
  *
  * A block has MMA_WARPS warps; each takes ATOMS * 16 rows of the block's tile and meets the tiles of the other side,
  * which cp.async brings in turn into one of two places while the warps compute on the other.  Tiles lie in shared
@@ -10,7 +10,7 @@
  *   dk, dv     rows: keys.  s^T = k q^T and dp^T = v do^T, so that p^T and ds^T are left operands of p^T do and ds^T q
  *
  * Every sum is of one warp and in one order: no atomics.  Products accumulate in float; max, sum, lse and delta are
- * float; p and ds are rounded to bf16 for their second product, as in Dao et al. 2022.  Scores are in units of log 2.
+ * float; p and ds are rounded to T for their second product, as in Dao et al. 2022.  Scores are in units of log 2.
  */
 #ifndef OPS_ATTENTION_MMA_CUH
 #define OPS_ATTENTION_MMA_CUH
@@ -18,16 +18,14 @@
 #include "device/cuda_mma.cuh"
 #include "ops/attention_tiles.cuh"
 
-typedef __nv_bfloat16 bf16;
-
 enum { MMA_WARPS = 4, MMA_THREADS = MMA_WARPS * WARP };
 #define LOG2_E 1.4426950408889634
 
 /* --- tiles -------------------------------------------------------------------------------- */
 
 /* Rows [first, first + ROWS) of one head; those from c.T on are 0. */
-template <int DP, int ROWS>
-static __device__ __forceinline__ void load_tile(bf16 *to, const bf16 *from, int64_t stride, int first,
+template <typename T, int DP, int ROWS>
+static __device__ __forceinline__ void load_tile(T *to, const T *from, int64_t stride, int first,
                                                  const struct attention_case &c)
 {
   enum { LD = DP + 8, PIECES = DP / 8 };
@@ -42,14 +40,14 @@ static __device__ __forceinline__ void load_tile(bf16 *to, const bf16 *from, int
     for (int i = (int)threadIdx.x; i < ROWS * DP; i += MMA_THREADS) {
       const int row = i / DP, col = i % DP;
       const bool there = first + row < c.T && col < c.D;
-      to[row * LD + col] = there ? from[(first + row) * stride + col] : __float2bfloat16_rn(0.0f);
+      to[row * LD + col] = there ? from[(first + row) * stride + col] : from_float<T>(0.0f);
     }
   }
 }
 
 /* The warp's own ROWS rows of a tile, to rows [first ..) of one head. */
-template <int DP, int ROWS>
-static __device__ __forceinline__ void store_rows(bf16 *to, int64_t stride, int first, const bf16 *from,
+template <typename T, int DP, int ROWS>
+static __device__ __forceinline__ void store_rows(T *to, int64_t stride, int first, const T *from,
                                                   const struct attention_case &c)
 {
   enum { LD = DP + 8, PIECES = DP / 8 };
@@ -57,7 +55,7 @@ static __device__ __forceinline__ void store_rows(bf16 *to, int64_t stride, int 
     for (int i = thread_lane(); i < ROWS * PIECES; i += WARP) {
       const int row = i / PIECES, col = i % PIECES * 8;
       if (first + row < c.T && col < c.D)
-        store_vector<bf16, 8>(to + (first + row) * stride + col, load_vector<bf16, 8>(from + row * LD + col));
+        store_vector<T, 8>(to + (first + row) * stride + col, load_vector<T, 8>(from + row * LD + col));
     }
   } else {
     for (int i = thread_lane(); i < ROWS * DP; i += WARP) {
@@ -71,28 +69,28 @@ static __device__ __forceinline__ void store_rows(bf16 *to, int64_t stride, int 
 
 /* Where this lane reads a 16 x 16 piece of a tile for ldmatrix: as left operand, or transposed as right operand,
  * rows come first; as right operand columns do. */
-template <int DP> static __device__ __forceinline__ const bf16 *rows_first(const bf16 *tile)
+template <typename T, int DP> static __device__ __forceinline__ const T *rows_first(const T *tile)
 {
   const int lane = thread_lane();
   return tile + (lane & 15) * (DP + 8) + (lane >> 4) * 8;
 }
-template <int DP> static __device__ __forceinline__ const bf16 *columns_first(const bf16 *tile)
+template <typename T, int DP> static __device__ __forceinline__ const T *columns_first(const T *tile)
 {
   const int lane = thread_lane();
   return tile + ((lane & 7) + (lane >> 4) * 8) * (DP + 8) + (lane >> 3 & 1) * 8;
 }
 
 /* Columns [16 k, 16 k + 16) of the warp's rows. */
-template <int DP, int ATOMS>
-static __device__ __forceinline__ void load_left(unsigned left[ATOMS][4], const bf16 *rows, int k)
+template <typename T, int DP, int ATOMS>
+static __device__ __forceinline__ void load_left(unsigned left[ATOMS][4], const T *rows, int k)
 {
 #pragma unroll
-  for (int a = 0; a < ATOMS; a++) ldmatrix_x4(left[a], rows_first<DP>(rows) + a * 16 * (DP + 8) + k * 16);
+  for (int a = 0; a < ATOMS; a++) ldmatrix_x4(left[a], rows_first<T, DP>(rows) + a * 16 * (DP + 8) + k * 16);
 }
 
 /* s = the warp's rows * (COLUMNS rows of tile)^T: 2 * 16 ATOMS * COLUMNS * DP FLOPs. */
-template <int DP, int ATOMS, int COLUMNS>
-static __device__ __forceinline__ void scores(float s[ATOMS][COLUMNS / 8][4], const bf16 *rows, const bf16 *tile)
+template <typename T, int DP, int ATOMS, int COLUMNS>
+static __device__ __forceinline__ void scores(float s[ATOMS][COLUMNS / 8][4], const T *rows, const T *tile)
 {
 #pragma unroll
   for (int a = 0; a < ATOMS; a++)
@@ -103,24 +101,24 @@ static __device__ __forceinline__ void scores(float s[ATOMS][COLUMNS / 8][4], co
 #pragma unroll
   for (int k = 0; k < DP / 16; k++) {
     unsigned left[ATOMS][4];
-    load_left<DP, ATOMS>(left, rows, k);
+    load_left<T, DP, ATOMS>(left, rows, k);
 #pragma unroll
     for (int n = 0; n < COLUMNS / 16; n++) {
       unsigned right[4];
-      ldmatrix_x4(right, columns_first<DP>(tile) + n * 16 * (DP + 8) + k * 16);
+      ldmatrix_x4(right, columns_first<T, DP>(tile) + n * 16 * (DP + 8) + k * 16);
 #pragma unroll
       for (int a = 0; a < ATOMS; a++) {
-        mma_bf16(s[a][2 * n], left[a], right);
-        mma_bf16(s[a][2 * n + 1], left[a], right + 2);
+        mma<T>(s[a][2 * n], left[a], right);
+        mma<T>(s[a][2 * n + 1], left[a], right + 2);
       }
     }
   }
 }
 
 /* sum += w * tile, w [16 ATOMS, ROWS] as scores() leaves it, tile ROWS rows: 2 * 16 ATOMS * ROWS * DP FLOPs. */
-template <int DP, int ATOMS, int ROWS>
+template <typename T, int DP, int ATOMS, int ROWS>
 static __device__ __forceinline__ void add_product(float sum[ATOMS][DP / 8][4], const float w[ATOMS][ROWS / 8][4],
-                                                   const bf16 *tile)
+                                                   const T *tile)
 {
 #pragma unroll
   for (int k = 0; k < ROWS / 16; k++) {
@@ -129,15 +127,15 @@ static __device__ __forceinline__ void add_product(float sum[ATOMS][DP / 8][4], 
     for (int a = 0; a < ATOMS; a++)
 #pragma unroll
       for (int i = 0; i < 4; i++)
-        left[a][i] = bf16_pair(w[a][2 * k + i / 2][i % 2 * 2], w[a][2 * k + i / 2][i % 2 * 2 + 1]);
+        left[a][i] = pair_bits<T>(w[a][2 * k + i / 2][i % 2 * 2], w[a][2 * k + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
     for (int n = 0; n < DP / 16; n++) {
       unsigned right[4];
-      ldmatrix_x4_trans(right, rows_first<DP>(tile) + k * 16 * (DP + 8) + n * 16);
+      ldmatrix_x4_trans(right, rows_first<T, DP>(tile) + k * 16 * (DP + 8) + n * 16);
 #pragma unroll
       for (int a = 0; a < ATOMS; a++) {
-        mma_bf16(sum[a][2 * n], left[a], right);
-        mma_bf16(sum[a][2 * n + 1], left[a], right + 2);
+        mma<T>(sum[a][2 * n], left[a], right);
+        mma<T>(sum[a][2 * n + 1], left[a], right + 2);
       }
     }
   }
@@ -145,8 +143,8 @@ static __device__ __forceinline__ void add_product(float sum[ATOMS][DP / 8][4], 
 
 /* The warp's rows of `sum`, times a factor for each row, to its own rows of a tile that nobody else reads any more;
  * itself it read them as one, in ldmatrix. */
-template <int DP, int ATOMS>
-static __device__ __forceinline__ void put_rows(bf16 *rows, const float sum[ATOMS][DP / 8][4],
+template <typename T, int DP, int ATOMS>
+static __device__ __forceinline__ void put_rows(T *rows, const float sum[ATOMS][DP / 8][4],
                                                 const float factor[ATOMS][2])
 {
   const int lane = thread_lane();
@@ -156,9 +154,9 @@ static __device__ __forceinline__ void put_rows(bf16 *rows, const float sum[ATOM
     for (int n = 0; n < DP / 8; n++)
 #pragma unroll
       for (int r = 0; r < 2; r++) {
-        bf16 *to = rows + (a * 16 + r * 8 + lane / 4) * (DP + 8) + n * 8 + lane % 4 * 2;
-        *reinterpret_cast<__nv_bfloat162 *>(to) =
-            __floats2bfloat162_rn(sum[a][n][2 * r] * factor[a][r], sum[a][n][2 * r + 1] * factor[a][r]);
+        T *to = rows + (a * 16 + r * 8 + lane / 4) * (DP + 8) + n * 8 + lane % 4 * 2;
+        *reinterpret_cast<typename pair_of<T>::type *>(to) =
+            pair_of<T>::rounded(sum[a][n][2 * r] * factor[a][r], sum[a][n][2 * r + 1] * factor[a][r]);
       }
   __syncwarp();
 }
@@ -189,8 +187,8 @@ template <int ATOMS> static __device__ __forceinline__ int row_of(int first, int
 
 /* What a block needs once a tile, kept in shared memory, since its sums fill the registers: x and y of the side that
  * comes in tiles, and which tiles those are. */
-struct mma_block {
-  const bf16 *x, *y;
+template <typename T> struct mma_block {
+  const T *x, *y;
   const struct row_stats<float> *stats;
   const int *docs;
   const struct ids *grains;
@@ -199,35 +197,35 @@ struct mma_block {
   int last;
 };
 
-template <int DP, int COLUMNS>
-static __device__ __forceinline__ void load_pair(bf16 *x_tile, bf16 *y_tile, const struct mma_block *b,
+template <typename T, int DP, int COLUMNS>
+static __device__ __forceinline__ void load_pair(T *x_tile, T *y_tile, const struct mma_block<T> *b,
                                                  int64_t y_stride, int tile, const struct attention_case &c)
 {
-  load_tile<DP, COLUMNS>(x_tile, b->x, c.a.qkv.stride, tile * COLUMNS, c);
-  load_tile<DP, COLUMNS>(y_tile, b->y, y_stride, tile * COLUMNS, c);
+  load_tile<T, DP, COLUMNS>(x_tile, b->x, c.a.qkv.stride, tile * COLUMNS, c);
+  load_tile<T, DP, COLUMNS>(y_tile, b->y, y_stride, tile * COLUMNS, c);
 }
 
 /* For rows that are queries: keys and values that they see.  Returns the first tile. */
-template <int ROWS, int COLUMNS>
-static __device__ __forceinline__ int block_of_queries(struct mma_block *b, const struct attention_case &c)
+template <typename T, int ROWS, int COLUMNS>
+static __device__ __forceinline__ int block_of_queries(struct mma_block<T> *b, const struct attention_case &c)
 {
   const struct place p = place_of(c, ROWS, true);
   const struct ids *grains = head_grains(c, p), mine = ids_of(grains, p.first / GRAIN, ROWS / GRAIN, grains_in(c.T));
   const int64_t C = (int64_t)c.a.heads * c.D;
-  const bf16 *k = head_rows<const bf16>(c.a.qkv, c, p, C);
+  const T *k = head_rows<const T>(c.a.qkv, c, p, C);
   *b = {k, k + C, head_stats<float>(c, p), head_docs(c, p), grains, mine, p, (min(p.first + ROWS, c.T) - 1) / COLUMNS};
   return first_grain(grains, p.first / GRAIN, mine) * GRAIN / COLUMNS;
 }
 
 /* For rows that are keys: queries that see them, and do. */
-template <int ROWS, int COLUMNS>
-static __device__ __forceinline__ int block_of_keys(struct mma_block *b, const struct attention_case &c)
+template <typename T, int ROWS, int COLUMNS>
+static __device__ __forceinline__ int block_of_keys(struct mma_block<T> *b, const struct attention_case &c)
 {
   const struct place p = place_of(c, ROWS, false);
   const int n = grains_in(c.T), end = min((p.first + ROWS) / GRAIN, n);
   const struct ids *grains = head_grains(c, p), mine = ids_of(grains, p.first / GRAIN, ROWS / GRAIN, n);
-  *b = {head_rows<const bf16>(c.a.qkv, c, p, 0),
-        head_rows<const bf16>(c.a.d_o, c, p, 0),
+  *b = {head_rows<const T>(c.a.qkv, c, p, 0),
+        head_rows<const T>(c.a.d_o, c, p, 0),
         head_stats<float>(c, p),
         head_docs(c, p),
         grains,
@@ -238,8 +236,8 @@ static __device__ __forceinline__ int block_of_keys(struct mma_block *b, const s
 }
 
 /* Whether the columns [first, first + COLUMNS) all have the one document that the block's rows have. */
-template <int COLUMNS>
-static __device__ __forceinline__ bool one_document(const struct mma_block *b, int first,
+template <int COLUMNS, typename T>
+static __device__ __forceinline__ bool one_document(const struct mma_block<T> *b, int first,
                                                     const struct attention_case &c)
 {
   return ids_are_one(b->mine, ids_of(b->grains, first / GRAIN, COLUMNS / GRAIN, grains_in(c.T)));
@@ -247,8 +245,8 @@ static __device__ __forceinline__ bool one_document(const struct mma_block *b, i
 
 /* s = -infinity where the query does not see the key; rows are queries, or with KEYS keys.  Rows past the sequence
  * may get anything: no query before T sees such a key, and such a query has zeros and lse = infinity. */
-template <int ATOMS, int COLUMNS, bool KEYS>
-static __device__ __forceinline__ void mask(float s[ATOMS][COLUMNS / 8][4], const struct mma_block *b, int first_column,
+template <int ATOMS, int COLUMNS, bool KEYS, typename T>
+static __device__ __forceinline__ void mask(float s[ATOMS][COLUMNS / 8][4], const struct mma_block<T> *b, int first_column,
                                             const struct attention_case &c)
 {
   const int *docs = b->docs;
@@ -279,24 +277,24 @@ static __device__ __forceinline__ void mask(float s[ATOMS][COLUMNS / 8][4], cons
 
 /* FLOPs: 4 D for each pair of query and key in a tile that holds a pair that sees.  Bytes: q once, k and v once for
  * each tile of queries (mostly out of the L2 cache), o and lse written once. */
-template <int DP, int ATOMS, int COLUMNS>
+template <typename T, int DP, int ATOMS, int COLUMNS>
 static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_fwd(const struct attention_case c)
 {
   enum { LD = DP + 8, ROWS = MMA_WARPS * ATOMS * 16, TILE = COLUMNS * LD };
-  SHARED(struct mma_block, block, 1);
-  SHARED_DYNAMIC(bf16, q_tile);
-  bf16 *const k_tiles = q_tile + ROWS * LD, *const v_tiles = k_tiles + 2 * TILE;
+  SHARED(struct mma_block<T>, block, 1);
+  SHARED_DYNAMIC(T, q_tile);
+  T *const k_tiles = q_tile + ROWS * LD, *const v_tiles = k_tiles + 2 * TILE;
   int tile;
   {
-    struct mma_block all;
-    tile = block_of_queries<ROWS, COLUMNS>(&all, c);
+    struct mma_block<T> all;
+    tile = block_of_queries<T, ROWS, COLUMNS>(&all, c);
     if (threadIdx.x == 0) *block = all;
-    load_tile<DP, ROWS>(q_tile, head_rows<const bf16>(c.a.qkv, c, all.p, 0), c.a.qkv.stride, all.p.first, c);
-    load_pair<DP, COLUMNS>(k_tiles, v_tiles, &all, c.a.qkv.stride, tile, c);
+    load_tile<T, DP, ROWS>(q_tile, head_rows<const T>(c.a.qkv, c, all.p, 0), c.a.qkv.stride, all.p.first, c);
+    load_pair<T, DP, COLUMNS>(k_tiles, v_tiles, &all, c.a.qkv.stride, tile, c);
     cp_async_commit();
   }
 
-  bf16 *const rows = q_tile + thread_warp() * ATOMS * 16 * LD;
+  T *const rows = q_tile + thread_warp() * ATOMS * 16 * LD;
   const float unit = (float)(c.scale * LOG2_E);
   float o[ATOMS][DP / 8][4], most[ATOMS][2], sum[ATOMS][2];
 #pragma unroll
@@ -317,12 +315,12 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_fwd(const struct at
     __syncthreads(); /* this tile is here for all; nobody reads the one before it any more */
     const bool more = tile < block->last;
     if (more) {
-      load_pair<DP, COLUMNS>(k_tiles + (now ^ 1) * TILE, v_tiles + (now ^ 1) * TILE, block, c.a.qkv.stride, tile + 1,
+      load_pair<T, DP, COLUMNS>(k_tiles + (now ^ 1) * TILE, v_tiles + (now ^ 1) * TILE, block, c.a.qkv.stride, tile + 1,
                              c);
       cp_async_commit();
     }
     float s[ATOMS][COLUMNS / 8][4];
-    scores<DP, ATOMS, COLUMNS>(s, rows, k_tiles + now * TILE);
+    scores<T, DP, ATOMS, COLUMNS>(s, rows, k_tiles + now * TILE);
     if ((tile + 1) * COLUMNS > block->p.first || !one_document<COLUMNS>(block, tile * COLUMNS, c))
       mask<ATOMS, COLUMNS, false>(s, block, tile * COLUMNS, c);
 #pragma unroll
@@ -351,7 +349,7 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_fwd(const struct at
           o[a][n][2 * r + 1] *= shrink;
         }
       }
-    add_product<DP, ATOMS, COLUMNS>(o, s, v_tiles + now * TILE);
+    add_product<T, DP, ATOMS, COLUMNS>(o, s, v_tiles + now * TILE);
     if (!more) break;
   }
 
@@ -367,8 +365,8 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_fwd(const struct at
       if (thread_lane() % 4 == 0 && row < c.T)
         ((float *)c.a.lse.at)[(p.b * c.T + row) * c.a.lse.stride + p.h] = most[a][r] * (float)c.scale + logf(total);
     }
-  put_rows<DP, ATOMS>(rows, o, factor);
-  store_rows<DP, ATOMS * 16>(head_rows<bf16>(c.a.o, c, p, 0), c.a.o.stride, warp_row<ATOMS>(p.first), rows, c);
+  put_rows<T, DP, ATOMS>(rows, o, factor);
+  store_rows<T, DP, ATOMS * 16>(head_rows<T>(c.a.o, c, p, 0), c.a.o.stride, warp_row<ATOMS>(p.first), rows, c);
 }
 
 /* --- backward ----------------------------------------------------------------------------------- */
@@ -401,22 +399,22 @@ weights_and_slopes(float s[ATOMS][COLUMNS / 8][4], float dp[ATOMS][COLUMNS / 8][
 }
 
 /* dq of one tile of queries.  FLOPs: 6 D a pair in a tile that is looked at. */
-template <int DP, int ATOMS, int COLUMNS, int GROUP>
+template <typename T, int DP, int ATOMS, int COLUMNS, int GROUP>
 static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_bwd_q(const struct attention_case c)
 {
   enum { LD = DP + 8, ROWS = MMA_WARPS * ATOMS * 16, TILE = COLUMNS * LD };
-  SHARED(struct mma_block, block, 1);
-  SHARED_DYNAMIC(bf16, q_tile);
-  bf16 *const do_tile = q_tile + ROWS * LD, *const k_tiles = do_tile + ROWS * LD, *const v_tiles = k_tiles + 2 * TILE;
+  SHARED(struct mma_block<T>, block, 1);
+  SHARED_DYNAMIC(T, q_tile);
+  T *const do_tile = q_tile + ROWS * LD, *const k_tiles = do_tile + ROWS * LD, *const v_tiles = k_tiles + 2 * TILE;
   struct row_stats<float> row[ATOMS][2];
   int tile;
   {
-    struct mma_block all;
-    tile = block_of_queries<ROWS, COLUMNS>(&all, c);
+    struct mma_block<T> all;
+    tile = block_of_queries<T, ROWS, COLUMNS>(&all, c);
     if (threadIdx.x == 0) *block = all;
-    load_tile<DP, ROWS>(q_tile, head_rows<const bf16>(c.a.qkv, c, all.p, 0), c.a.qkv.stride, all.p.first, c);
-    load_tile<DP, ROWS>(do_tile, head_rows<const bf16>(c.a.d_o, c, all.p, 0), c.a.d_o.stride, all.p.first, c);
-    load_pair<DP, COLUMNS>(k_tiles, v_tiles, &all, c.a.qkv.stride, tile, c);
+    load_tile<T, DP, ROWS>(q_tile, head_rows<const T>(c.a.qkv, c, all.p, 0), c.a.qkv.stride, all.p.first, c);
+    load_tile<T, DP, ROWS>(do_tile, head_rows<const T>(c.a.d_o, c, all.p, 0), c.a.d_o.stride, all.p.first, c);
+    load_pair<T, DP, COLUMNS>(k_tiles, v_tiles, &all, c.a.qkv.stride, tile, c);
     cp_async_commit();
 #pragma unroll
     for (int a = 0; a < ATOMS; a++)
@@ -439,20 +437,20 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_bwd_q(const struct 
     __syncthreads(); /* as in mma_fwd */
     const bool more = tile < block->last;
     if (more) {
-      load_pair<DP, COLUMNS>(k_tiles + (now ^ 1) * TILE, v_tiles + (now ^ 1) * TILE, block, c.a.qkv.stride, tile + 1,
+      load_pair<T, DP, COLUMNS>(k_tiles + (now ^ 1) * TILE, v_tiles + (now ^ 1) * TILE, block, c.a.qkv.stride, tile + 1,
                              c);
       cp_async_commit();
     }
     const bool masked = (tile + 1) * COLUMNS > block->p.first || !one_document<COLUMNS>(block, tile * COLUMNS, c);
 #pragma unroll 1
     for (int group = 0; group < COLUMNS; group += GROUP) {
-      const bf16 *k_rows = k_tiles + now * TILE + group * LD, *v_rows = v_tiles + now * TILE + group * LD;
+      const T *k_rows = k_tiles + now * TILE + group * LD, *v_rows = v_tiles + now * TILE + group * LD;
       float s[ATOMS][GROUP / 8][4], dp[ATOMS][GROUP / 8][4];
-      scores<DP, ATOMS, GROUP>(s, q_tile + own, k_rows);
+      scores<T, DP, ATOMS, GROUP>(s, q_tile + own, k_rows);
       if (masked) mask<ATOMS, GROUP, false>(s, block, tile * COLUMNS + group, c);
-      scores<DP, ATOMS, GROUP>(dp, do_tile + own, v_rows);
+      scores<T, DP, ATOMS, GROUP>(dp, do_tile + own, v_rows);
       weights_and_slopes<ATOMS, GROUP, false>(s, dp, unit, row, NULL);
-      add_product<DP, ATOMS, GROUP>(dq, dp, k_rows);
+      add_product<T, DP, ATOMS, GROUP>(dq, dp, k_rows);
     }
     if (!more) break;
   }
@@ -461,40 +459,40 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_bwd_q(const struct 
   float factor[ATOMS][2];
 #pragma unroll
   for (int a = 0; a < ATOMS; a++) factor[a][0] = factor[a][1] = (float)c.scale;
-  put_rows<DP, ATOMS>(q_tile + own, dq, factor);
-  store_rows<DP, ATOMS * 16>(head_rows<bf16>(c.a.dqkv, c, p, 0), c.a.dqkv.stride, warp_row<ATOMS>(p.first),
+  put_rows<T, DP, ATOMS>(q_tile + own, dq, factor);
+  store_rows<T, DP, ATOMS * 16>(head_rows<T>(c.a.dqkv, c, p, 0), c.a.dqkv.stride, warp_row<ATOMS>(p.first),
                              q_tile + own, c);
 }
 
 /* Queries of a tile, their do and their rows, into one of two places. */
-template <int DP, int COLUMNS>
-static __device__ __forceinline__ void load_queries(bf16 *q_tile, bf16 *do_tile, struct row_stats<float> *stats_tile,
-                                                    const struct mma_block *b, int tile, const struct attention_case &c)
+template <typename T, int DP, int COLUMNS>
+static __device__ __forceinline__ void load_queries(T *q_tile, T *do_tile, struct row_stats<float> *stats_tile,
+                                                    const struct mma_block<T> *b, int tile, const struct attention_case &c)
 {
-  load_pair<DP, COLUMNS>(q_tile, do_tile, b, c.a.d_o.stride, tile, c);
+  load_pair<T, DP, COLUMNS>(q_tile, do_tile, b, c.a.d_o.stride, tile, c);
   for (int i = (int)threadIdx.x; i < COLUMNS / 2; i += MMA_THREADS) /* two of 8 bytes; rows past T are there */
     cp_async_16(stats_tile + 2 * i, b->stats + tile * COLUMNS + 2 * i, 16);
   cp_async_commit();
 }
 
 /* dk and dv of one tile of keys.  FLOPs: 8 D a pair in a tile that is looked at. */
-template <int DP, int ATOMS, int COLUMNS, int GROUP>
+template <typename T, int DP, int ATOMS, int COLUMNS, int GROUP>
 static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_bwd_kv(const struct attention_case c)
 {
   enum { LD = DP + 8, ROWS = MMA_WARPS * ATOMS * 16, TILE = COLUMNS * LD };
-  SHARED(struct mma_block, block, 1);
-  SHARED_DYNAMIC(bf16, k_tile);
-  bf16 *const v_tile = k_tile + ROWS * LD, *const q_tiles = v_tile + ROWS * LD, *const do_tiles = q_tiles + 2 * TILE;
+  SHARED(struct mma_block<T>, block, 1);
+  SHARED_DYNAMIC(T, k_tile);
+  T *const v_tile = k_tile + ROWS * LD, *const q_tiles = v_tile + ROWS * LD, *const do_tiles = q_tiles + 2 * TILE;
   struct row_stats<float> *const stats_tiles = (struct row_stats<float> *)(do_tiles + 2 * TILE);
   const int64_t C = (int64_t)c.a.heads * c.D;
   int tile;
   {
-    struct mma_block all;
-    tile = block_of_keys<ROWS, COLUMNS>(&all, c);
+    struct mma_block<T> all;
+    tile = block_of_keys<T, ROWS, COLUMNS>(&all, c);
     if (threadIdx.x == 0) *block = all;
-    load_tile<DP, ROWS>(k_tile, all.x + C, c.a.qkv.stride, all.p.first, c);
-    load_tile<DP, ROWS>(v_tile, all.x + 2 * C, c.a.qkv.stride, all.p.first, c);
-    load_queries<DP, COLUMNS>(q_tiles, do_tiles, stats_tiles, &all, tile, c);
+    load_tile<T, DP, ROWS>(k_tile, all.x + C, c.a.qkv.stride, all.p.first, c);
+    load_tile<T, DP, ROWS>(v_tile, all.x + 2 * C, c.a.qkv.stride, all.p.first, c);
+    load_queries<T, DP, COLUMNS>(q_tiles, do_tiles, stats_tiles, &all, tile, c);
   }
 
   const int own = thread_warp() * ATOMS * 16 * LD;
@@ -513,19 +511,19 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_bwd_kv(const struct
     const int other = now ^ 1;
     const bool more = tile < block->last;
     if (more)
-      load_queries<DP, COLUMNS>(q_tiles + other * TILE, do_tiles + other * TILE, stats_tiles + other * COLUMNS, block,
+      load_queries<T, DP, COLUMNS>(q_tiles + other * TILE, do_tiles + other * TILE, stats_tiles + other * COLUMNS, block,
                                 tile + 1, c);
     const bool masked = tile * COLUMNS < block->p.first + ROWS - 1 || !one_document<COLUMNS>(block, tile * COLUMNS, c);
 #pragma unroll 1
     for (int group = 0; group < COLUMNS; group += GROUP) {
-      const bf16 *q_rows = q_tiles + now * TILE + group * LD, *do_rows = do_tiles + now * TILE + group * LD;
+      const T *q_rows = q_tiles + now * TILE + group * LD, *do_rows = do_tiles + now * TILE + group * LD;
       float s[ATOMS][GROUP / 8][4], dp[ATOMS][GROUP / 8][4];
-      scores<DP, ATOMS, GROUP>(s, k_tile + own, q_rows);
+      scores<T, DP, ATOMS, GROUP>(s, k_tile + own, q_rows);
       if (masked) mask<ATOMS, GROUP, true>(s, block, tile * COLUMNS + group, c);
-      scores<DP, ATOMS, GROUP>(dp, v_tile + own, do_rows);
+      scores<T, DP, ATOMS, GROUP>(dp, v_tile + own, do_rows);
       weights_and_slopes<ATOMS, GROUP, true>(s, dp, unit, NULL, stats_tiles + now * COLUMNS + group);
-      add_product<DP, ATOMS, GROUP>(dv, s, do_rows);
-      add_product<DP, ATOMS, GROUP>(dk, dp, q_rows);
+      add_product<T, DP, ATOMS, GROUP>(dv, s, do_rows);
+      add_product<T, DP, ATOMS, GROUP>(dk, dp, q_rows);
     }
     if (!more) break;
   }
@@ -540,10 +538,10 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2) mma_bwd_kv(const struct
       one[a][r] = 1.0f;
     }
   const int first_row = warp_row<ATOMS>(p.first);
-  put_rows<DP, ATOMS>(k_tile + own, dk, scale);
-  put_rows<DP, ATOMS>(v_tile + own, dv, one);
-  store_rows<DP, ATOMS * 16>(head_rows<bf16>(c.a.dqkv, c, p, C), c.a.dqkv.stride, first_row, k_tile + own, c);
-  store_rows<DP, ATOMS * 16>(head_rows<bf16>(c.a.dqkv, c, p, 2 * C), c.a.dqkv.stride, first_row, v_tile + own, c);
+  put_rows<T, DP, ATOMS>(k_tile + own, dk, scale);
+  put_rows<T, DP, ATOMS>(v_tile + own, dv, one);
+  store_rows<T, DP, ATOMS * 16>(head_rows<T>(c.a.dqkv, c, p, C), c.a.dqkv.stride, first_row, k_tile + own, c);
+  store_rows<T, DP, ATOMS * 16>(head_rows<T>(c.a.dqkv, c, p, 2 * C), c.a.dqkv.stride, first_row, v_tile + own, c);
 }
 
 #endif

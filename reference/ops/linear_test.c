@@ -207,6 +207,32 @@ static void a_bias_added_later_is_the_layers_own(void)
     }
 }
 
+/* What is kept of a product's shape is not the bias of the call that it was made for. */
+static void each_call_has_its_own_bias(void)
+{
+  for (int type = 0; type < REALS; type++) {
+    const struct trial x = fwd(BIAS, 3, 4, 8);
+    struct arena a;
+    struct rig g;
+    struct tensor t[2][TRIAL_OPERANDS], apart[TRIAL_OPERANDS];
+    arena_open(&a);
+    for (int k = 0; k < 2; k++) trial_tensors(&x, reals[type], 0, 0, &a, t[k]);
+    trial_tensors(&x, reals[type], 0, 0, &a, apart);
+    for (int64_t c = 0; c < 8; c++) {
+      put(&t[1][3], 0, c, 8 + (double)c);
+      put(&apart[3], 0, c, 8 + (double)c);
+    }
+    rig_open(&g, DEV_CPU, 1);
+    for (int k = 0; k < 2; k++) CHECK_OK(trial_call(&x, &g, t[k]));
+    CHECK_OK(rig_sync(&g));
+    rig_close(&g);
+    trial_run(&x, DEV_CPU, 1, apart);
+    CHECK_NEAR(distance(&t[1][0], &apart[0]), 0, 0.125); /* a GPU may choose another kernel */
+    CHECK(!(distance(&t[0][0], &apart[0]) < 4));
+    arena_close(&a);
+  }
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -219,6 +245,7 @@ int main(void)
       TEST(a_bias_added_later_is_the_layers_own),
       TEST(fewer_threads_than_asked_for_are_refused),
       TEST(float32_is_as_near_as_its_roundings),
+      TEST(each_call_has_its_own_bias),
   };
   return test_main("linear", tests, sizeof tests / sizeof *tests);
 }

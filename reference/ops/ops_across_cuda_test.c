@@ -10,7 +10,7 @@
 struct across {
   struct trial x;
   double units;
-  double coarse; /* more in bfloat16, relative: what the tensor cores and the short exponential round to */
+  double coarse; /* more in bfloat16, relative: what the tensor cores and the short exponential round to; in f16 an eighth */
   bool wide;     /* computed in double whatever the types                                               */
 };
 
@@ -266,7 +266,7 @@ static double units_apart(const struct across *c, enum dtype real, const struct 
     const double w = get(want, i / want->cols, i % want->cols), g = get(got, i / want->cols, i % want->cols);
     const double allowed =
         (is_narrow(want->type) ? 2 * unit_of(want->type) * fabs(w) : 0) + (want->type == DTYPE_F16 ? 0x1p-24 : 0) +
-        (real == DTYPE_BF16 ? c->coarse * size : 0);
+        (real == DTYPE_BF16 ? c->coarse * size : real == DTYPE_F16 ? c->coarse / 8 * size : 0);
     const double excess = g == w ? 0 : (fabs(g - w) - allowed) / size / unit;
     if (!(excess <= worst)) worst = excess;
   }

@@ -36,12 +36,16 @@ struct __half {
   __half(float x) : bits(cuda_host_half_bits(x)) {}
   operator float() const { return cuda_host_half_value(bits); }
 };
+struct __attribute__((aligned(4))) __half2 {
+  __half x, y;
+};
 typedef __half half;
-static_assert(sizeof(__half) == 2, "storage");
+static_assert(sizeof(__half) == 2 && sizeof(__half2) == 4, "storage");
 
 static inline float __half2float(__half x) { return (float)x; }
 static inline __half __float2half(float x) { return __half(x); }
 static inline __half __float2half_rn(float x) { return __half(x); }
+static inline __half2 __floats2half2_rn(float x, float y) { return __half2{__half(x), __half(y)}; }
 static inline unsigned short __half_as_ushort(__half x) { return x.bits; }
 static inline __half __ushort_as_half(unsigned short bits)
 {

@@ -6,8 +6,11 @@
  * order drawn from the environment's CUDA_HOST_SEED.  A kernel runs block by block; each
  * thread is a fibre of one system thread and runs until it waits for others.
  *
- * Environment: CUDA_HOST_SEED (1), CUDA_HOST_DEVICES (1), CUDA_HOST_MEMORY_MIB of each device
- * (8192), CUDA_HOST_DRIVER (13000, the version that the driver says it is).
+ * Environment: CUDA_HOST_SEED (1), CUDA_HOST_DEVICES (1), CUDA_VISIBLE_DEVICES (of these), CUDA_HOST_MEMORY_MIB of each
+ * device (8192), CUDA_HOST_DRIVER (13000, the version that the driver says it is; 0: there is none), CUDA_HOST_NCCL_VERSION
+ * (also VERSION@RANK, of one rank; 0: there is no NCCL), CUDA_HOST_ECC_AT (the n-th kernel that runs hits an uncorrectable
+ * ECC error), and what NVML says at each look that it has not said before: CUDA_HOST_ECC uncorrected errors,
+ * CUDA_HOST_HEAT_MS held back by heat, CUDA_HOST_POWER_MS by the power limit; and CUDA_HOST_REASONS, as it stands.
  */
 #ifndef CUDA_HOST_CUDA_HOST_H
 #define CUDA_HOST_CUDA_HOST_H
@@ -34,6 +37,8 @@ struct cuda_host_alive {
 void cuda_host_count(struct cuda_host_alive *out);
 /* Whether [at, at + bytes) lies in one live block of device memory. */
 int cuda_host_is_device(const void *at, size_t bytes);
+/* Whether this process has an NVML: where the environment gives it something to say. */
+int cuda_host_has_nvml(void);
 
 #ifdef __cplusplus
 }

@@ -37,7 +37,8 @@ static void ranks_share_a_card_only_when_asked_to(void)
 static void no_driver_or_an_old_one(void)
 {
   on((struct machine){"CUDA_HOST_DRIVER", "0"}, none, 1, "", 3, "this machine has no NVIDIA driver; available: cpu, lazy");
-  on((struct machine){"CUDA_HOST_DRIVER", "12080"}, none, 2, "dp: 2", 3, "install a driver for CUDA 13.0 or later, or build with a toolkit of CUDA 12");
+  on((struct machine){"CUDA_HOST_DRIVER", "12080"}, none, 2, "dp: 2", 3,
+     "install a driver for CUDA 13.0 or later, or build with a toolkit of CUDA 12");
 }
 
 static void an_nccl_that_is_not_there_or_not_the_same(void)

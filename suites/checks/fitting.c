@@ -41,6 +41,6 @@ void fitting_text(const struct run_config *c, double bytes, char *out, size_t ro
   if (needed(c) <= bytes)
     snprintf(out, room, "alone on such a card it would fit, with %.0f of %.0f bytes: what else is there?", needed(c), bytes);
   else if (fitting_layout(c, bytes, &x))
-    snprintf(out, room, "on such a card would fit: micro_batch: %" PRId64 ", tp: %" PRId64 ", pp: %" PRId64 " on %" PRId64 " ranks", x.micro_batch, x.tp, x.pp,
-             config_ranks(&x));
+    snprintf(out, room, "on such a card would fit: micro_batch: %" PRId64 ", tp: %" PRId64 ", pp: %" PRId64 " on %" PRId64 " ranks",
+             x.micro_batch, x.tp, x.pp, config_ranks(&x));
 }

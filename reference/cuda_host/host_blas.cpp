@@ -1,9 +1,11 @@
 /* host_blas.cpp - cuBLASLt's matrix product.  Operands are packed into rows of the type that sums
- * have; then each sum runs over k in order. */
+ * have; then each sum runs over k in order, or, where reductions in place are allowed, in either. */
 #include "host_internal.h"
 
 #include "cublasLt.h"
 #include "cuda_fp16.h"
+
+#include <algorithm>
 
 struct cublasLtContext {
   int device;
@@ -153,14 +155,14 @@ static cublasStatus_t check(const cublasLtMatmulDescOpaque_t *p, const layout *a
 /* An algorithm: what it was chosen for. */
 struct algorithm {
   uint64_t mark, m, n, k, workspace;
-  uint32_t align[4];
+  uint32_t align[4], reductions;
 };
 static_assert(sizeof(algorithm) <= sizeof(cublasLtMatmulAlgo_t), "fits");
 static const uint64_t MARK = 0x686f7374626c6173u;
 
 static algorithm algorithm_for(const cublasLtMatmulDescOpaque_t *p, const layout *a, const layout *d)
 {
-  algorithm x = {MARK, d->rows, d->cols, p->op_a == CUBLAS_OP_N ? a->cols : a->rows, 0, {256, 256, 256, 256}};
+  algorithm x = {MARK, d->rows, d->cols, p->op_a == CUBLAS_OP_N ? a->cols : a->rows, 0, {256, 256, 256, 256}, 0};
   return x;
 }
 
@@ -174,7 +176,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   const cublasStatus_t status = check(desc, a, b, c, d);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   algorithm x = algorithm_for(desc, a, d);
-  x.workspace = wish->workspace < 4096 ? wish->workspace : 4096;
+  x.workspace = wish->workspace;
+  x.reductions = wish->reductions;
   memcpy(x.align, wish->align, sizeof x.align);
   results[0] = {};
   memcpy(&results[0].algo, &x, sizeof x);
@@ -259,6 +262,7 @@ struct product {
   void *D, *workspace;
   size_t workspace_bytes;
   double alpha, beta; /* exact: they were float or double */
+  bool backwards;     /* the terms of each sum */
 };
 
 static bool there(const void *at, const layout &l) { return host_memory_holds(at, bytes_of(l.type) * ((size_t)l.ld * (l.cols - 1) + l.rows)); }
@@ -269,15 +273,16 @@ template <class S> static void multiply(const product &p)
   const size_t columns = (M + TILE - 1) / TILE * TILE; /* D's column j is our row j: a row of M sums */
   std::vector<S> a(K * columns), b(N * K), sums(columns);
   const bool cut = p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  const auto nth = [&](size_t k) { return p.backwards ? K - 1 - k : k; };
   for (size_t k = 0; k < K; k++)
     for (size_t m = 0; m < M; m++) {
       const S x = load<S>(p.A, p.a.type, p.desc.op_a == CUBLAS_OP_N ? m + k * (size_t)p.a.ld : k + m * (size_t)p.a.ld);
-      a[k * columns + m] = cut ? static_cast<S>(tf32(static_cast<float>(x))) : x;
+      a[nth(k) * columns + m] = cut ? static_cast<S>(tf32(static_cast<float>(x))) : x;
     }
   for (size_t n = 0; n < N; n++)
     for (size_t k = 0; k < K; k++) {
       const S x = load<S>(p.B, p.b.type, p.desc.op_b == CUBLAS_OP_N ? k + n * (size_t)p.b.ld : n + k * (size_t)p.b.ld);
-      b[n * K + k] = cut ? static_cast<S>(tf32(static_cast<float>(x))) : x;
+      b[n * K + nth(k)] = cut ? static_cast<S>(tf32(static_cast<float>(x))) : x;
     }
   const S alpha = static_cast<S>(p.alpha), beta = static_cast<S>(p.beta);
   for (size_t n = 0; n < N; n++) {
@@ -291,6 +296,15 @@ template <class S> static void multiply(const product &p)
   }
 }
 
+/* Its ends, at least: all of it would take longer than most products. */
+static void use_workspace(const product &p, int byte)
+{
+  const size_t n = std::min(p.workspace_bytes, (size_t)2048);
+  if (n == 0) return;
+  memset(p.workspace, byte, n);
+  memset(static_cast<char *>(p.workspace) + p.workspace_bytes - n, byte, n);
+}
+
 static cudaError_t run(const product &p)
 {
   const bool bias = p.desc.epilogue == CUBLASLT_EPILOGUE_BIAS;
@@ -300,10 +314,10 @@ static cudaError_t run(const product &p)
     host_fail(cudaErrorIllegalAddress, "cublasLtMatmul: a matrix, the bias or the workspace is not in one block of device memory");
     return cudaErrorIllegalAddress;
   }
-  if (p.workspace_bytes > 0) memset(p.workspace, 0xFF, p.workspace_bytes);
+  use_workspace(p, 0xFF);
   if (p.desc.compute == CUBLAS_COMPUTE_64F) multiply<double>(p);
   else multiply<float>(p);
-  if (p.workspace_bytes > 0) memset(p.workspace, 0xFE, p.workspace_bytes);
+  use_workspace(p, 0xFE);
   return cudaSuccess;
 }
 
@@ -329,7 +343,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS && desc->bias == NULL) return CUBLAS_STATUS_INVALID_VALUE;
 
   const bool doubles = desc->scale == CUDA_R_64F;
-  product p = {*desc, *a, *b, *c, *d, A, B, C, D, workspace, x.workspace, 0, 0};
+  product p = {*desc, *a, *b, *c, *d, A, B, C, D, workspace, x.workspace, 0, 0, false};
   p.alpha = doubles ? *static_cast<const double *>(alpha) : *static_cast<const float *>(alpha);
   p.beta = doubles ? *static_cast<const double *>(beta) : *static_cast<const float *>(beta);
 
@@ -337,6 +351,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   auto stream = host_stream_of(handle_of_stream);
   if (stream == NULL || stream->device != handle->device) return CUBLAS_STATUS_INVALID_VALUE;
   if (host_state_get().sticky != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
+  p.backwards = (x.reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE) && host_random() % 2; /* blocks add as they end */
   host_work work;
   work.name = "cublasLtMatmul";
   work.start = [p] { return run(p); };

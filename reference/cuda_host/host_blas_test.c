@@ -202,6 +202,28 @@ static void an_algorithm_wants_what_it_was_promised(void)
   CHECK(kept[0] != 0 && kept[WORKSPACE - 1] != 0); /* its contents are lost */
 }
 
+/* Unless it is told to, the library adds in no order of its own. */
+static void reductions_in_place_have_no_order(void)
+{
+  const struct shape s = {1, 1, 64, false, false, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 0, 1, 0, false};
+  float a[64], b[64], got;
+  int large_first = 0, large_last = 0;
+  cublasStatus_t found;
+  for (int k = 0; k < 64; k++) {
+    a[k] = k == 0 ? 1e8f : 1;
+    b[k] = 1;
+  }
+  CHECK_CUDA(cudaMemcpy(a_at, a, sizeof a, cudaMemcpyHostToDevice));
+  CHECK_CUDA(cudaMemcpy(b_at, b, sizeof b, cudaMemcpyHostToDevice));
+  for (int i = 0; i < 64; i++) {
+    CHECK_LT(multiply(&s, 256, a_at, WORKSPACE, &found));
+    CHECK_CUDA(cudaMemcpy(&got, c_at, sizeof got, cudaMemcpyDeviceToHost));
+    large_first += got == 1e8f;
+    large_last += got == 100000064.0f;
+  }
+  CHECK(large_first > 0 && large_last > 0 && large_first + large_last == 64);
+}
+
 static void matrices_outside_of_their_block_are_an_error(void)
 {
   const struct shape s = {100, 100, 100, false, false, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, 0, 1, 0, false};
@@ -218,6 +240,7 @@ int main(void)
     TEST(tf32_drops_thirteen_bits),
     TEST(what_the_library_has_not_is_refused),
     TEST(an_algorithm_wants_what_it_was_promised),
+    TEST(reductions_in_place_have_no_order),
     TEST(matrices_outside_of_their_block_are_an_error), /* last: it takes the device with it */
   };
   if (cublasLtCreate(&library) || cudaMalloc(&a_at, ROOM * 8) || cudaMalloc(&b_at, ROOM * 8) || cudaMalloc(&c_at, ROOM * 8) ||

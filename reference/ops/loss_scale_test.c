@@ -97,6 +97,14 @@ static void the_first_is_the_earliest_in_the_order_of_backward(void)
   CHECK(last + 1 > last && op_overflow_rank(last) == (1 << 20) - 2); /* whole numbers of which none is lost */
 }
 
+/* The key as loss_scale_args.h states it, at its ends. */
+static void keys_are_numbers_of_three_digits(void)
+{
+  enum { PLACES = 1 << 20 };
+  CHECK(key_of((1 << 12) - 1, 0, (const double[]){NAN, 0, 0, 0}, 1) == 0x1p52);
+  CHECK(key_of(0, PLACES - 2, (const double[]){0, INFINITY, 0, 0, 0, 0, 0, 0}, 2) == 1 + (PLACES - 2.0) * PLACES + 1);
+}
+
 /* One state, stepped: good steps and overflows as in the list. */
 static void the_scale_doubles_after_good_steps_and_halves_at_an_overflow(void)
 {
@@ -124,6 +132,7 @@ int main(void)
       TEST(what_it_touches_is_declared),
       TEST(wrong_shapes_are_refused),
       TEST(the_first_is_the_earliest_in_the_order_of_backward),
+      TEST(keys_are_numbers_of_three_digits),
       TEST(the_scale_doubles_after_good_steps_and_halves_at_an_overflow),
   };
   return test_main("loss_scale", tests, sizeof tests / sizeof *tests);

@@ -23,11 +23,17 @@ static inline enum err test_comm(struct comm_world *w, struct dev_stream *s, con
   return comm_create(w, s, ranks, n, max_bytes, &c, out);
 }
 
-/* As dev_open, with one thread: of lazy, or of cpu or the device under test in its place. */
+/* As dev_open: of lazy, or of cpu or the device under test in its place. */
+static inline enum err test_dev_as(const struct dev_config *config, struct dev **out)
+{
+  const struct dev_config here = mirror_config(config);
+  return dev_open(mirror_kind(config->kind) == config->kind ? config : &here, out);
+}
+
+/* With one thread. */
 static inline enum err test_dev(enum dev_kind kind, uint64_t seed, struct dev **out)
 {
-  const struct dev_config config = {.kind = kind, .threads = 1, .lazy_seed = seed}, here = mirror_config(&config);
-  return dev_open(mirror_kind(kind) == kind ? &config : &here, out);
+  return test_dev_as(&(struct dev_config){.kind = kind, .threads = 1, .lazy_seed = seed}, out);
 }
 
 #endif

@@ -216,6 +216,20 @@ static enum err sum_over_groups(struct ddp *d)
   return wait_for_reductions(d);
 }
 
+/* What the reductions of the step left where other ranks' shards are: sums of nothing. */
+static enum err retire_others(struct ddp *d)
+{
+  const size_t element = dtype_bytes(d->gradients.type);
+  for (int b = 0; b < d->flat->n_buckets; b++) {
+    const struct flat_bucket *k = &d->flat->buckets[b];
+    const struct tensor all = tensor_part(&d->gradients, 0, 1, k->first, k->count), mine = piece_of(d, &all);
+    const size_t before = (size_t)((char *)mine.at - (char *)all.at), piece = (size_t)mine.cols * element;
+    TRY(dev_retire(d->compute, all.at, before));
+    TRY(dev_retire(d->compute, (char *)mine.at + piece, (size_t)all.cols * element - before - piece));
+  }
+  return ERR_OK;
+}
+
 /* A row takes no part in backward if it is unused or not on this rank; one that shares storage is its owner's. */
 static bool bucket_ready(const struct ddp *d, const struct flat_bucket *b)
 {
@@ -366,6 +380,7 @@ enum err ddp_finish(struct ddp *d)
   if (d->step_sum.at) TRY(add_part(d, &d->step_sum, d->microbatch, d->microbatches));
   if (d->n_groups > 1 && last) TRY(add_groups(d));
   if (d->groups && d->each && last && !d->staging) TRY(sum_over_groups(d));
+  if (d->sharded && last && !d->staging) TRY(retire_others(d));
   d->microbatch = last ? 0 : d->microbatch + 1;
   return ERR_OK;
 }

@@ -19,7 +19,7 @@
  *
  * With zero 2 and 3 and reduce_each microbatch gradients stand in slots, unit by unit, and only their sums' shards are
  * kept (staging.h).  Else with zero a bucket is reduce-scattered: of the reduced gradients a rank then has the pieces of its shard, and
- * nothing of use elsewhere.  Where groups of replicas share (shard below dp) the pieces are added over groups once a step, in
+ * what stands elsewhere ends its life (dev_retire).  Where groups of replicas share (shard below dp) the pieces are added over groups once a step, in
  * order of the groups: (g0 + g1) of sums within each.
  * Where run_reduce_type is not that of the gradients, each bucket is rounded to it on the comm's stream before its
  * reduction and widened after it; an emulated replica's gradients are rounded before they are added, and their sum.

@@ -96,7 +96,8 @@ static void open_play(struct play *p, enum dev_kind kind, int replicas, const ch
   struct params_place place; /* the first stage's, if there are several */
   CHECK_OK(params_place_of(&p->run, 0, 0, &place));
   CHECK_OK(flat_create(p->table, &place, 4, run_shards(&p->run), false, p->run.bucket, &p->flat));
-  CHECK_OK(test_dev(kind, 9, &p->d));
+  const struct dev_config on = {.kind = kind, .threads = 1, .lazy_seed = 9, .poison_end = p->run.poison_end};
+  CHECK_OK(test_dev_as(&on, &p->d));
   CHECK_OK(dev_stream_open(p->d, "compute", DEV_COMPUTE, &p->compute));
   CHECK_OK(dev_stream_open(p->d, "gradients", DEV_TRANSFER, &p->transfer));
   int ranks[8] = {comm_rank(world)};
@@ -286,6 +287,34 @@ static void ranks_that_share_have_the_sums_of_their_shard(void)
         if (!CHECK(wrong_rows(&p, n, 0) == 0)) fprintf(stderr, "%s\n", more);
         close_play(&p);
       }
+}
+
+/* Elements of the flat gradient that are other ranks' and not NaN, of this rank's and not the sum. */
+static int64_t not_retired(const struct play *p, int n)
+{
+  int64_t alive = 0;
+  for (int64_t i = 0; i < p->flat->count; i++) alive += !is_here(p, i) && !isnan(get(&p->out, i));
+  return alive + (wrong_rows(p, n, 0) != 0);
+}
+
+/* Whoever reads a piece that is not its own reads NaN; the next step begins as the first did. */
+static void what_other_ranks_have_of_the_sums_is_dead(void)
+{
+  static const char *const ways[] = {"", "overlap=false", "reduce_each=microbatch", "reduce_type=bf16", "reduce_each=microbatch reduce_type=bf16"};
+  const int n = comm_size(world);
+  for (int shard = 2; shard <= n; shard++)
+    for (int w = 0; w < 5 && n % shard == 0; w++) {
+      char more[128];
+      struct play p;
+      snprintf(more, sizeof more, "zero=1 shard=%d bucket=%d poison_end=true %s", shard, w % 2 ? 50 : 0, ways[w]);
+      open_play(&p, w % 2 ? DEV_LAZY : DEV_CPU, 1, more);
+      for (int k = 0; k < 2; k++) {
+        step(&p);
+        CHECK_OK(mirror_sync(p.d));
+        if (!CHECK(not_retired(&p, n) == 0)) fprintf(stderr, "%s\n", more);
+      }
+      close_play(&p);
+    }
 }
 
 static void emulated_ranks_that_share_add_in_groups(void)
@@ -589,6 +618,7 @@ int main(void)
     TEST(any_bucket_size_gives_the_bits_of_the_serial_sum),
     TEST(emulated_replicas_give_the_bits_of_ranks),
     TEST(ranks_that_share_have_the_sums_of_their_shard),
+    TEST(what_other_ranks_have_of_the_sums_is_dead),
     TEST(emulated_ranks_that_share_add_in_groups),
     TEST(buckets_are_scattered_in_the_order_in_which_they_are_reduced),
     TEST(overlap_changes_no_bit_of_the_librarys_sums),

@@ -48,6 +48,8 @@ destroy:
   return err;
 }
 
+enum err zero_room(struct zero *z) { return zero_in_slots(z) ? zero_slots_room(z) : ERR_OK; }
+
 void zero_destroy(struct zero *z)
 {
   if (z == NULL) return;

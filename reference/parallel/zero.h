@@ -46,9 +46,12 @@ struct zero_life {
   int uses;
 };
 
-/* All ranks of the group.  Owner of *out: the caller.  Stage 3 takes its slots now (DEV_PARAMETERS).
+/* All ranks of the group.  Owner of *out: the caller.  Stage 3 takes the slots of both ends now (DEV_PARAMETERS).
  * Fails: ERR_ARG, ERR_MEMORY. */
 enum err zero_create(const struct zero_config *c, struct zero **out);
+/* Once, when all else that a step needs is there: stage 3 takes the slots of blocks, so that what is left of memory says how
+ * many there may be.  Fails: ERR_MEMORY naming the largest prefetch that has room. */
+enum err zero_room(struct zero *z);
 void zero_destroy(struct zero *z); /* waits for what it queued; NULL is allowed */
 
 /* What will be needed until the next plan, in order; `lives` outlives that.  The compute stream must be past the

@@ -95,6 +95,7 @@ static void open_play(struct play *p, const struct dev_config *device, int stage
   mirror_push(p->weights.at);
   const struct zero_config config = {&p->run, p->table, p->flat, p->compute, p->weights.at, p->comm};
   CHECK_OK(zero_create(&config, &p->zero));
+  CHECK_OK(zero_room(p->zero));
 }
 
 static void close_play(struct play *p)
@@ -417,17 +418,22 @@ static void creation_survives_each_failed_allocation(void)
     const struct zero_config config = {&p.run, p.table, p.flat, p.compute, p.weights.at, p.comm};
     enum err e = ERR_MEMORY;
     int failures = 0;
+    bool none = false, fewer = false; /* what is said of a prefetch of 1 */
     for (long n = 1; e != ERR_OK && n < 200; n++) {
       check_fail_allocation(n);
       e = zero_create(&config, &z);
+      if (e == ERR_OK) e = zero_room(z);
       check_fail_allocation(0);
+      if (e != ERR_OK) zero_destroy(z), z = NULL;
       failures += e == ERR_MEMORY;
+      none = none || (e && strstr(err_text(), "there is memory for 0; nearest valid: none, not even 0"));
+      fewer = fewer || (e && strstr(err_text(), "there is memory for 1; nearest valid: 0; "));
       dev_usage(p.d, &after);
       CHECK((e == ERR_OK) == (z != NULL));
       CHECK(e == ERR_OK || after.now[DEV_PARAMETERS] == before.now[DEV_PARAMETERS]);
     }
     CHECK_OK(e);
-    CHECK(failures >= 4);
+    CHECK(failures >= 4 && none == (stage == 3) && fewer == (stage == 3));
     zero_destroy(z);
     zero_destroy(NULL);
     close_play(&p);

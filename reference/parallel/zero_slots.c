@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "ops/ops.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { BEGIN = 0, END = 1, BLOCKS = 2 }; /* slots */
@@ -40,7 +41,27 @@ enum err zero_slots_create(struct zero *z)
   for (int u = 0; u < f->n_units; u++) z->slot_of[u] = -1;
   TRY(create_slot(z, &z->slots[BEGIN], f->units[0].count));
   TRY(create_slot(z, &z->slots[END], f->units[f->n_units - 1].count));
-  for (int i = 0; i < z->ring; i++) TRY(create_slot(z, &z->slots[BLOCKS + i], flat_largest_block(f)));
+  return ERR_OK;
+}
+
+/* What a prefetch could be where memory ended after `made` places for blocks: one less, if that is one at all. */
+static enum err too_far_ahead(const struct zero *z, int made)
+{
+  struct err_saved saved;
+  char nearest[64] = "none, not even 0";
+  err_save(&saved, ERR_MEMORY);
+  if (made > 0) snprintf(nearest, sizeof nearest, "%d", made - 1);
+  FAIL(ERR_MEMORY, "prefetch: %d needs %d places of %zu bytes for blocks, and beside the rest there is memory for %d; nearest valid: %s; %s", z->ahead,
+       z->ring, (size_t)flat_largest_block(z->given.flat) * dtype_bytes(z->type), made, nearest, saved.text);
+}
+
+enum err zero_slots_room(struct zero *z)
+{
+  for (int i = 0; i < z->ring; i++) {
+    const enum err e = create_slot(z, &z->slots[BLOCKS + i], flat_largest_block(z->given.flat));
+    if (e == ERR_MEMORY) return too_far_ahead(z, i);
+    TRY(e);
+  }
   return ERR_OK;
 }
 
@@ -113,6 +134,7 @@ static enum err gather_upto(struct zero *z, int upto)
 
 enum err zero_slots_plan(struct zero *z, const struct zero_life *lives, int n)
 {
+  if (z->slots[BLOCKS].gathered == NULL) FAIL(ERR_ARG, "zero: planned before there was room");
   if (z->needed < z->n_lives || z->gathered < z->n_lives) FAIL(ERR_ARG, "zero: %d of %d planned units were used", z->needed, z->n_lives);
   for (int i = 0; i < n; i++)
     if (lives[i].unit < 0 || lives[i].unit >= z->given.flat->n_units || lives[i].uses < 1)

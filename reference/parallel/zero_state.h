@@ -34,6 +34,7 @@ struct zero {
 
 bool zero_in_slots(const struct zero *z);
 enum err zero_slots_create(struct zero *z);
+enum err zero_slots_room(struct zero *z);
 void zero_slots_destroy(struct zero *z);
 enum err zero_slots_plan(struct zero *z, const struct zero_life *lives, int n);
 enum err zero_slots_need(struct zero *z, int unit, enum zero_pass pass);

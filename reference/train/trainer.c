@@ -285,6 +285,7 @@ static enum err create_training(struct trainer *t)
   TRY(optim_create(&optim, &t->optim));
   TRY(pipeline_create(s, stage, t->run.overlap_p2p, t->compute, t->groups.outputs, t->groups.gradients, &t->train_pipeline));
   TRY(pipeline_create(e, stage, t->run.overlap_p2p, t->compute, t->groups.outputs, t->groups.gradients, &t->evaluate_pipeline));
+  TRY(zero_room(t->zero));
   const int64_t layers = t->run.layers + 4, each = t->run.delay == DELAY_NONE ? 1 : 2; /* a delay before each */
   TRY(dev_trace(t->dev, each * (t->n_micro * layers * INTERVALS_A_LAYER + t->table->n * 8 + t->flat->n_buckets * 16 + INTERVALS_A_STEP)));
   return ERR_OK;

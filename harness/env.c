@@ -1,6 +1,7 @@
 /* env.c - /proc and /sys, read once a run. */
 #include "harness/env.h"
 
+#include "base/available.h"
 #include "base/clock.h"
 
 #include <math.h>
@@ -85,7 +86,7 @@ void env_look(double look_ms, struct env *out)
   cpu_name(e.cpu, sizeof e.cpu);
   e.cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
   e.memory_bytes = meminfo("MemTotal");
-  e.available_bytes = meminfo("MemAvailable");
+  e.available_bytes = (double)available_bytes();
   getloadavg(&e.load1, 1);
   double busy0, all0, busy1, all1;
   if (look_ms > 0 && jiffies(&busy0, &all0)) {

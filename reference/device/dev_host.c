@@ -1,9 +1,9 @@
 /* dev_host.c - what cpu and lazy share: their memory is the host's, their copies are work
  * like any other, and an event is its point.
  */
+#include "base/available.h"
 #include "device/dev_internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,18 +18,6 @@ static enum err aligned(size_t bytes, void **out)
   return ERR_OK;
 }
 
-/* What the system could give without taking it from others; SIZE_MAX where it does not say. */
-static size_t host_available(void)
-{
-  char line[128];
-  unsigned long long kib = 0;
-  bool known = false;
-  FILE *f = fopen("/proc/meminfo", "r");
-  while (f && !known && fgets(line, sizeof line, f)) known = sscanf(line, "MemAvailable: %llu", &kib) == 1;
-  if (f) fclose(f);
-  return known ? (size_t)kib * 1024 : SIZE_MAX;
-}
-
 /* A large block is the system's own, not the heap's: what a run frees goes back whole, and the next one in the process
  * finds no holes between what libraries keep.  Asked for first, since one that the system promises and has not would
  * end the process with a signal when it is first written, and name nobody. */
@@ -37,7 +25,7 @@ enum { LARGE = 1 << 20 };
 
 static enum err mapped(size_t bytes, void **out)
 {
-  *out = bytes > host_available() ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  *out = bytes > available_to_map() ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (*out == MAP_FAILED) FAIL(ERR_MEMORY, "no host memory for %zu bytes", bytes);
   return ERR_OK;
 }
@@ -48,7 +36,7 @@ enum err dev_host_block(struct dev *d, size_t bytes, void **out)
   const enum err e = bytes < LARGE ? aligned(bytes, out) : mapped(bytes, out);
   if (e) {
     *out = NULL;
-    FAIL(ERR_MEMORY, " (host: %zu bytes available)", host_available());
+    FAIL(ERR_MEMORY, " (host: %zu bytes available)", available_to_map());
   }
   memset(*out, 0xFF, bytes);
   return ERR_OK;

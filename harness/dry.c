@@ -81,8 +81,8 @@ enum err dry_print(const struct plan *p, double available_bytes, int ranks_a_hos
       printf("%-40s %6d %8.1f s %12s %12s  %s\n", t->name, r->ranks, seconds, rank, host,
              !fits ? "refused: does not fit" : late ? "left out: budget" : "");
       if (!fits) {
-        char why[512];
-        memory_refusal(&r->config, needed, available_bytes, why, sizeof why);
+        char why[700];
+        memory_refusal(&r->config, ranks_a_host, available_bytes, why, sizeof why);
         printf("  %s\n", why);
       }
       TRY_TO(done, print_pipeline(&r->config));

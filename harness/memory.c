@@ -1,6 +1,7 @@
 /* memory.c - the worst rank decides; what no category holds is named unaccounted. */
 #include "harness/memory.h"
 
+#include "suites/checks/fitting.h"
 #include "suites/checks/predict.h"
 #include "suites/checks/published.h"
 
@@ -10,13 +11,7 @@
 static const char *const categories[] = {"parameters", "gradients", "optimizer", "activations", "communication", "other"};
 enum { CATEGORIES = 6 };
 
-double memory_needed(const struct run_config *c, int ranks_a_host)
-{
-  struct predicted p;
-  predict(c, &p);
-  const int64_t ranks = config_ranks(c);
-  return p.total_bytes * (double)(ranks < ranks_a_host ? ranks : ranks_a_host);
-}
+double memory_needed(const struct run_config *c, int ranks_a_host) { return fitting_needed(c, ranks_a_host); }
 
 /* Bytes of the rank that needs most, the first of them. */
 static int worst_predicted(const struct run_config *c, struct predicted *out)
@@ -33,9 +28,11 @@ static int worst_predicted(const struct run_config *c, struct predicted *out)
   return 0;
 }
 
-void memory_refusal(const struct run_config *c, double needed_bytes, double available_bytes, char *out, size_t room)
+void memory_refusal(const struct run_config *c, int ranks_a_host, double available_bytes, char *out, size_t room)
 {
   struct predicted x;
+  char nearest[200];
+  const double needed_bytes = memory_needed(c, ranks_a_host);
   const int rank = worst_predicted(c, &x);
   double left[] = {x.parameters_bytes, x.gradients_bytes, x.optimizer_bytes, x.activations_bytes, x.communication_bytes};
   size_t used = (size_t)snprintf(out, room, "%lld ranks of model %s need %.2f GiB of memory here, %.2f GiB are available; most on rank %d, %.0f bytes",
@@ -47,6 +44,8 @@ void memory_refusal(const struct run_config *c, double needed_bytes, double avai
     used += (size_t)snprintf(out + used, room - used, "%s%s %.0f bytes", k ? ", " : ": ", categories[largest], left[largest]);
     left[largest] = -1;
   }
+  fitting_text(c, (struct fitting_room){available_bytes, ranks_a_host}, nearest, sizeof nearest);
+  if (used < room) snprintf(out + used, room - used, nearest[0] ? "; %s" : "; no smaller micro-batch, no larger zero and no layout fits%s", nearest);
 }
 
 /* Largest over smallest os_peak_bytes, and the record of the largest; each rank's last record counts. */

@@ -109,10 +109,9 @@ static enum err check_sizes(const struct session *s)
   for (int i = 0; i < s->plan.n_runs; i++) {
     const struct run *r = &s->plan.runs[i];
     if (r->config.device == DEVICE_CUDA) continue; /* the card's, which is asked when it is opened */
-    const double needed = memory_needed(&r->config, ranks_a_host(s));
-    char why[512];
-    if (needed <= s->env.available_bytes) continue;
-    memory_refusal(&r->config, needed, s->env.available_bytes, why, sizeof why);
+    char why[700];
+    if (memory_needed(&r->config, ranks_a_host(s)) <= s->env.available_bytes) continue;
+    memory_refusal(&r->config, ranks_a_host(s), s->env.available_bytes, why, sizeof why);
     FAIL(ERR_MEMORY, "case %s: %s", r->name, why);
   }
   return ERR_OK;

@@ -22,7 +22,7 @@ static void smaller(const struct run_data *run, const char *kind, char *out, siz
 {
   char layout[160] = "";
   const double bytes = evidence_value(run, "run", -1, -1, -1, "env.gpu_memory_bytes");
-  if (strcmp(kind, "memory") == 0 && bytes > 0) fitting_text(&run->config, LIBRARIES * bytes, layout, sizeof layout);
+  if (strcmp(kind, "memory") == 0 && bytes > 0) fitting_text(&run->config, (struct fitting_room){LIBRARIES * bytes, 1}, layout, sizeof layout);
   snprintf(out, room, layout[0] ? "; %s" : "%s", layout);
 }
 

@@ -56,7 +56,7 @@ static void a_card_that_is_too_small_is_told_what_would_fit(void)
   made_record(&b.run, "run", 0, -1, -1);
   made_set(&b.run, "run", 0, -1, -1, "env.gpu_memory_bytes", json_integer((json_int_t)(p.total_bytes / 0.95) - 200));
   CHECK(bench_judge(&b, "ends") == OUTCOME_INVALID);
-  CHECK_TEXT_HAS(b.verdict.sentence, "(memory; on such a card would fit: micro_batch: 1, tp: 2, pp: 1 on 4 ranks): no memory for 7 bytes");
+  CHECK_TEXT_HAS(b.verdict.sentence, "(memory; on such a card would fit: tp: 2, not 1; on 4 ranks): no memory for 7 bytes");
   made_set(&b.run, "run", 0, -1, -1, "env.gpu_memory_bytes", json_integer(1));
   CHECK(bench_judge(&b, "ends") == OUTCOME_INVALID);
   CHECK_TEXT_HAS(b.verdict.sentence, "(memory): no memory for 7 bytes");

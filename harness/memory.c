@@ -48,7 +48,10 @@ void memory_refusal(const struct run_config *c, int ranks_a_host, double availab
   if (used < room) snprintf(out + used, room - used, nearest[0] ? "; %s" : "; no smaller micro-batch, no larger zero and no layout fits%s", nearest);
 }
 
-/* Largest over smallest os_peak_bytes, and the record of the largest; each rank's last record counts. */
+/* The system's, without what is other ranks'. */
+static int64_t mark_of(const json_t *record) { return record_get_int(record, "got.os_peak_bytes", 0) - record_get_int(record, "got.os_others_bytes", 0); }
+
+/* Largest over smallest mark, and the record of the largest; each rank's last record counts. */
 static const json_t *worst_rank(const json_t *records, double *spread)
 {
   const json_t *worst = NULL;
@@ -59,7 +62,7 @@ static const json_t *worst_rank(const json_t *records, double *spread)
   {
     const char *kind = json_string_value(json_object_get(r, "kind"));
     if (kind == NULL || strcmp(kind, "memory") != 0) continue;
-    const double peak = record_get_real(r, "got.os_peak_bytes", 0);
+    const double peak = (double)mark_of(r);
     if (worst == NULL || peak > largest) worst = r, largest = peak;
     if (smallest == 0 || peak < smallest) smallest = peak;
   }
@@ -79,7 +82,7 @@ enum err memory_record(const struct plan *p, const struct trial *t, const struct
   if (worst == NULL) return ERR_OK;
   predict(&run->config, &x);
   const double predicted[] = {x.parameters_bytes, x.gradients_bytes, x.optimizer_bytes, x.activations_bytes, x.communication_bytes};
-  const int64_t peak = record_get_int(worst, "got.os_peak_bytes", 0);
+  const int64_t peak = mark_of(worst);
   char precision[CONFIG_NAME];
   opt_text(opt_find(run_options, run_options_count, "precision"), &run->config, precision, sizeof precision);
   TRY(record_open(r->records, t->name, -1, &f));
@@ -91,6 +94,7 @@ enum err memory_record(const struct plan *p, const struct trial *t, const struct
   record_int(f, "got.tp", run->config.tp);
   record_int(f, "got.pp", run->config.pp);
   record_int(f, "got.zero", run->config.zero);
+  record_int(f, "got.rank_parameters", (int64_t)x.rank_parameters);
   record_int(f, "got.worst_rank", record_get_int(worst, "rank", -1));
   record_int(f, "got.peak_bytes", peak);
   for (int i = 0; i < CATEGORIES; i++) {
@@ -100,9 +104,8 @@ enum err memory_record(const struct plan *p, const struct trial *t, const struct
     record_int(f, key, bytes);
   }
   record_int(f, "got.planned_bytes", (int64_t)planned);
-  const int64_t shared = record_get_int(worst, "got.os_shared_bytes", 0);
-  record_int(f, "got.shared_bytes", shared);
-  record_int(f, "got.unaccounted_bytes", peak - (int64_t)planned - shared);
+  record_int(f, "got.others_bytes", record_get_int(worst, "got.os_others_bytes", 0));
+  record_int(f, "got.unaccounted_bytes", peak - (int64_t)planned);
   record_real(f, "got.mean_bytes", record_get_real(worst, "got.mean_bytes", 0));
   record_real(f, "got.largest_over_smallest", spread);
   record_real(f, "got.predicted_bytes", x.total_bytes);

@@ -87,18 +87,24 @@ double meters_matmul_flops(const struct run_config *run, const struct params_pla
   return 6.0 * valid_tokens * ((double)layers * 12.0 * C * C + head) / place->tp;
 }
 
-/* A line "name:  123 kB" of /proc/self/status. */
-static enum err status_bytes(const char *name, int64_t *bytes)
+/* A line "name:  123 kB" of the file; -1: it has none. */
+static enum err proc_bytes(const char *path, const char *name, int64_t *bytes)
 {
   char line[256];
   long long kib = -1;
-  FILE *f = fopen("/proc/self/status", "r");
-  if (f == NULL) FAIL(ERR_IO, "/proc/self/status: %s", strerror(errno));
+  FILE *f = fopen(path, "r");
+  if (f == NULL) FAIL(ERR_IO, "%s: %s", path, strerror(errno));
   while (kib < 0 && fgets(line, sizeof line, f))
     if (strncmp(line, name, strlen(name)) == 0) kib = strtoll(line + strlen(name), NULL, 10);
   fclose(f);
-  if (kib < 0) FAIL(ERR_UNAVAILABLE, "/proc/self/status has no %s", name);
-  *bytes = (int64_t)kib * 1024;
+  *bytes = kib < 0 ? -1 : (int64_t)kib * 1024;
+  return ERR_OK;
+}
+
+static enum err status_bytes(const char *name, int64_t *bytes)
+{
+  TRY(proc_bytes("/proc/self/status", name, bytes));
+  if (*bytes < 0) FAIL(ERR_UNAVAILABLE, "/proc/self/status has no %s", name);
   return ERR_OK;
 }
 
@@ -113,9 +119,12 @@ enum err meters_memory_restart(int64_t *bytes)
   return ERR_OK;
 }
 
-enum err meters_memory_shared(int64_t *bytes)
+enum err meters_memory_others(int64_t *bytes)
 {
-  TRY(status_bytes("RssShmem:", bytes));
+  int64_t mapped, mine; /* proc(5): each page divided by the processes that map it */
+  TRY(status_bytes("RssShmem:", &mapped));
+  TRY(proc_bytes("/proc/self/smaps_rollup", "Pss_Shmem:", &mine));
+  *bytes = mine < 0 || mine > mapped ? 0 : mapped - mine;
   return ERR_OK;
 }
 

@@ -32,6 +32,7 @@ double meters_matmul_flops(const struct run_config *run, const struct params_pla
  * gives unused memory back, sets the mark to what is held now and returns that. */
 enum err meters_memory_restart(int64_t *bytes);
 enum err meters_memory_peak(int64_t *bytes);
-/* Of it, now: segments shared with other processes, which are MPI's. */
-enum err meters_memory_shared(int64_t *bytes);
+/* Of it, now: what of segments shared with other processes (MPI's) is theirs, when each page is divided by those that map it.
+ * 0 where the system does not say: nothing is then left out. */
+enum err meters_memory_others(int64_t *bytes);
 #endif

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* In order of their end, as dev_trace_take gives them. */
 static const struct dev_interval list[] = {
@@ -103,6 +105,35 @@ static void the_high_water_mark_keeps_what_is_gone(void)
   CHECK(after < peak - BYTES / 2);
 }
 
+/* Another process with the same pages: half of them are its. */
+static void of_shared_pages_each_process_has_its_part(void)
+{
+  enum { BYTES = 16 << 20, SLACK = 1 << 20 };
+  int64_t base, alone, two;
+  int written[2], kept[2];
+  char byte = 0;
+  CHECK_OK(meters_memory_others(&base));
+  char *block = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (!CHECK(block != MAP_FAILED && pipe(written) == 0 && pipe(kept) == 0)) return;
+  memset(block, 1, BYTES);
+  CHECK_OK(meters_memory_others(&alone));
+  const pid_t child = fork();
+  if (child == 0) {
+    close(kept[1]);
+    memset(block, 2, BYTES);
+    if (write(written[1], &byte, 1) == 1) (void)!read(kept[0], &byte, 1); /* until the other end is closed */
+    _exit(0);
+  }
+  CHECK(child > 0 && read(written[0], &byte, 1) == 1);
+  CHECK_OK(meters_memory_others(&two));
+  CHECK(alone - base < SLACK);
+  CHECK(two - base > BYTES / 2 - SLACK && two - base < BYTES / 2 + SLACK);
+  close(kept[1]);
+  waitpid(child, NULL, 0);
+  close(kept[0]), close(written[0]), close(written[1]);
+  munmap(block, BYTES);
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -112,6 +143,7 @@ int main(void)
     TEST(flops_are_six_a_weight_and_token),
     TEST(a_collective_on_the_compute_stream_is_exposed),
     TEST(the_high_water_mark_keeps_what_is_gone),
+    TEST(of_shared_pages_each_process_has_its_part),
   };
   return test_main("meters", tests, sizeof tests / sizeof *tests);
 }

@@ -231,7 +231,7 @@ enum err say_memory(const struct trainer *t, const struct output *o, const struc
   record_real(f, "got.mean_bytes", u.mean_bytes);
   record_int(f, "got.os_base_bytes", m->os_base);
   record_int(f, "got.os_peak_bytes", m->os_peak - m->os_base);
-  record_int(f, "got.os_shared_bytes", m->shared - m->shared_base);
+  record_int(f, "got.os_others_bytes", m->others - m->others_base);
   record_int(f, "got.allocations_first", m->allocations_first);
   record_int(f, "got.allocations_last", u.allocations);
   TRY(record_end(f));

@@ -117,7 +117,7 @@ static enum err steps(struct loop *l)
   TRY(dump_before(l->dump, l->run->steps));
   TRY(dev_sync(l->t->dev)); /* lazy tells here what it found last */
   TRY(meters_memory_peak(&l->memory.os_peak));
-  TRY(meters_memory_shared(&l->memory.shared));
+  TRY(meters_memory_others(&l->memory.others));
   TRY(say_memory(l->t, l->output, &l->memory));
   return ERR_OK;
 }
@@ -127,7 +127,7 @@ static enum err before(const struct output *o, struct say_memory *m)
 {
   TRY(warm_libraries(o->run, o->world));
   TRY(meters_memory_restart(&m->os_base));
-  TRY(meters_memory_shared(&m->shared_base));
+  TRY(meters_memory_others(&m->others_base));
   return ERR_OK;
 }
 

@@ -4,7 +4,8 @@
 #include "base/config.h"
 #include "comm/comm.h"
 
-/* One small product of each kind on a device of its own: code pages, tables and threads of the matrix
- * library are there when the memory of a run begins to count. */
-enum err warm_libraries(const struct run_config *run, const struct comm_world *w);
+/* All ranks.  One small product of each kind on a device of its own, and where MPI carries what is exchanged one sum over all
+ * ranks: code pages, tables and threads of the matrix library and MPI's connections are there when the memory of a run
+ * begins to count. */
+enum err warm_libraries(const struct run_config *run, struct comm_world *w);
 #endif

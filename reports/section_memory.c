@@ -8,7 +8,7 @@
 
 static const double GiB = 1024.0 * 1024.0 * 1024.0;
 
-static const char *const parts[] = {"parameters", "gradients", "optimizer", "activations", "communication", "other", "shared", "unaccounted"};
+static const char *const parts[] = {"parameters", "gradients", "optimizer", "activations", "communication", "other", "unaccounted"};
 enum { PARTS = sizeof parts / sizeof *parts, PREDICTED = 5 };
 
 static const struct column columns[] = {
@@ -23,8 +23,8 @@ static const struct column columns[] = {
   {"activations", "activations", "GiB", "%.4f"},
   {"communication", "communication", "GiB", "%.4f"},
   {"other", "other", "GiB", "%.4f"},
-  {"shared", "MPI's shared segments", "GiB", "%.4f"},
   {"unaccounted", "unaccounted", "GiB", "%.4f"},
+  {"others", "left out: other ranks' of MPI's segments", "GiB", "%.4f"},
   {"states", "ZeRO's states", "GiB", "%.4f"},
   {"layers", "Korthikanti's activations", "GiB", "%.4f"},
   {"mean", "time-weighted mean", "GiB", "%.4f"},
@@ -47,6 +47,7 @@ static json_t *row_of(const json_t *point)
   json_object_set_new(row, "predicted", json_real(predicted / GiB));
   json_object_set_new(row, "off", json_real(measured / predicted));
   for (int k = 0; k < PARTS; k++) json_object_set_new(row, parts[k], json_real(bytes_of(point, "", parts[k]) / GiB));
+  json_object_set_new(row, "others", json_real(bytes_of(point, "", "others") / GiB));
   json_object_set_new(row, "states", json_real(record_get_real(point, "got.published_states_bytes", NAN) / GiB));
   json_object_set_new(row, "layers", json_real(record_get_real(point, "got.published_activations_bytes", NAN) / GiB));
   json_object_set_new(row, "mean", json_real(record_get_real(point, "got.mean_bytes", NAN) / GiB));
@@ -120,12 +121,14 @@ static int compare_int(const json_t *a, const json_t *b, const char *key)
   return (x > y) - (x < y);
 }
 
-/* Of one layout, type and model's worth of parameters, which only the stage tells apart. */
+/* Of one layout, type and number of parameters, which only the stage tells apart. */
 static int compare_layout(const json_t *a, const json_t *b)
 {
+  static const char *const keys[] = {"got.tp", "got.pp", "got.dp", "got.rank_parameters"};
   const char *x = record_get_text(a, "got.precision"), *y = record_get_text(b, "got.precision");
-  const int type = strcmp(x ? x : "", y ? y : ""), tp = compare_int(a, b, "got.tp"), pp = compare_int(a, b, "got.pp");
-  return type ? type : tp ? tp : pp ? pp : compare_int(a, b, "got.dp");
+  int order = strcmp(x ? x : "", y ? y : "");
+  for (size_t i = 0; i < sizeof keys / sizeof *keys && order == 0; i++) order = compare_int(a, b, keys[i]);
+  return order;
 }
 
 static int by_layout_and_stage(const void *a, const void *b)
@@ -135,14 +138,13 @@ static int by_layout_and_stage(const void *a, const void *b)
   return layout ? layout : stage ? stage : strcmp(name_of(x), name_of(y));
 }
 
-/* It has a stage, or is the plain run of a layout that is there with one. */
+/* Its layout is there with another stage. */
 static bool is_staged(const json_t *points, const json_t *point)
 {
   const json_t *other;
   size_t i;
-  if (record_get_int(point, "got.dp", 1) == 1) return false;
   json_array_foreach(points, i, other)
-    if (record_get_int(other, "got.zero", 0) > 0 && compare_layout(point, other) == 0) return true;
+    if (compare_int(point, other, "got.zero") != 0 && compare_layout(point, other) == 0) return true;
   return false;
 }
 
@@ -218,7 +220,8 @@ enum err section_memory(const struct evidence *e, struct page *p)
   if (json_array_size(points) == 0) goto done;
   page_heading(p, "Memory per rank");
   page_text(p, "Measured: the system's high-water mark less its value after MPI and libraries started, on the worst rank; categories at the "
-               "instant of the peak. Predicted: a closed function of the configuration that knows neither allocator nor parameter table. Beside them two "
+               "instant of the peak. Of segments that several ranks map, which MPI makes, the system counts all in each; here a rank has its part, "
+               "each page divided by those that map it, and what that takes off is a column of the table. Predicted: a closed function of the configuration that knows neither allocator nor parameter table. Beside them two "
                "papers' formulas in this run's element sizes: ZeRO's states hold no padding and no buffers, Korthikanti's activations also dropout masks "
                "and attention scores, which are not stored here, and nothing outside the layers.");
   TRY_TO(done, draw(p, points));

@@ -99,10 +99,20 @@ const struct opt run_options[] = {
   {"evaluate_each",    OPT_INT,  AT(evaluate_each),     "0",          "0..1000000000",            "updates",   "between evaluations; 0: none"},
   {"evaluate_batches", OPT_INT,  AT(evaluate_batches),  "1",          "1..1000000",               "batches",   "global batches of one evaluation"},
 
-  {"corpus",           OPT_TEXT, AT(corpus),            "synthetic",  "synthetic, or a directory", "",         "documents; a directory's text files are read as bytes"},
+  {"corpus",           OPT_TEXT, AT(corpus),            "synthetic",  "synthetic, or a path",     "",          "documents: a directory of text files, X.jsonl (their `text`), Megatron-LM's X.bin with X.idx, a token file of llm.c; text is read as bytes"},
   {"documents",        OPT_INT,  AT(documents),         "1000",       "1..1000000000",            "documents", "of the synthetic corpus"},
-  {"policy",           OPT_NAME, AT(policy),            "padded",     "padded|chunked",           "",          "documents cut to fit and padded, or cut into full sequences"},
+  {"lengths",          OPT_NAME, AT(lengths),           "wikipedia",  "wikipedia|squad|lognormal|fixed|bimodal|sorted|adversarial", "", "of synthetic documents: published histograms scaled to positions; sorted: wikipedia's, shortest first; adversarial: no two fit in a sequence"},
+  {"length",           OPT_INT,  AT(length),            "0",          "0..1048576",               "tokens",    "of fixed documents (0: positions), median of lognormal ones (0: a quarter), of the seven short in eight bimodal ones (0: an eighth)"},
+  {"shuffle",          OPT_BOOL, AT(shuffle),           "true",       "",                         "",          "an order of its own for each epoch; false: that of the corpus"},
+  {"policy",           OPT_NAME, AT(policy),            "padded",     "padded|chunked|bucketed|packed|balanced", "", "documents cut to fit and padded; cut into full sequences; those of similar length in one batch; packed together; dealt to ranks by cost"},
   {"documents_each",   OPT_INT,  AT(documents_each),    "2",          "1..4096",                  "documents", "side by side in a padded sequence"},
+  {"packing",          OPT_NAME, AT(packing),           "best-fit",   "shortest-pack-first|best-fit|first-fit", "", "policy packed: longest documents first, each into the emptiest sequence, or the fullest that has room; or in the order of the corpus, each into the first that has"},
+  {"pack_limit",       OPT_INT,  AT(pack_limit),        "0",          "0..1048576",               "documents", "policy packed: in a sequence, at most; 0: any number"},
+  {"tail",             OPT_NAME, AT(tail),              "auto",       "auto|wrap|drop|pad|reshape", "",        "an epoch's last sequences, too few for a batch: go on with the next epoch, leave out, fill up with empty ones, deal evenly to all micro-batches; auto: wrap, of bucketed reshape"},
+  {"deal",             OPT_INT,  AT(deal),              "0",          "0..65536",                 "ranks",     "policy balanced: a step's sequences are dealt to this many by cost, a multiple of the replicas; 0: the replicas"},
+  {"cost_a",           OPT_REAL, AT(cost_a),            "0",          "0..1e30",                  "",          "policy balanced: cost of a micro-batch is a + the sum over documents of b * tokens + c * tokens^2; every rank has as many, so a moves none"},
+  {"cost_b",           OPT_REAL, AT(cost_b),            "1",          "0..1e30",                  "",          "policy balanced: of a token"},
+  {"cost_c",           OPT_REAL, AT(cost_c),            "0",          "0..1e30",                  "",          "policy balanced: of a pair of tokens of one document"},
   {"seed",             OPT_INT,  AT(seed),              "1",          WHOLE,                      "",          "of weights, dropout and data"},
 
   {"dump",             OPT_NAME, AT(dump),              "none",       "none|gradients|all",       "",          "tensors written at each recorded step"},
@@ -412,6 +422,23 @@ static enum err finish_layout(struct run_config *c)
   return ERR_OK;
 }
 
+/* Which batches an epoch ends with, and whom a step is dealt to: where it matters, so that runs that differ in nothing else stay one. */
+static enum err finish_batches(struct run_config *c)
+{
+  if (c->tail == TAIL_AUTO) c->tail = c->policy == POLICY_BUCKETED ? TAIL_RESHAPE : TAIL_WRAP;
+  if (c->tail == TAIL_WRAP && c->policy == POLICY_BUCKETED)
+    FAIL(ERR_CONFIG, "tail: wrap with policy bucketed, whose batches are of one epoch; valid: drop, pad, reshape");
+  if (c->policy != POLICY_BALANCED) return ERR_OK;
+  const int64_t replicas = c->dp * c->replicas, micro = c->global_batch / c->micro_batch;
+  if (c->deal == 0) c->deal = replicas;
+  if (c->deal % replicas != 0 || micro % c->deal != 0)
+    FAIL(ERR_CONFIG, "deal: %" PRId64 " ranks; valid with %" PRId64 " replicas and %" PRId64 " micro-batches a step: a multiple of the first that "
+         "divides the second, such as %" PRId64, c->deal, replicas, micro, replicas);
+  if (c->cost_b == 0 && c->cost_c == 0)
+    FAIL(ERR_CONFIG, "cost_b: 0 with cost_c 0 gives every sequence the same cost; valid: one of them above 0");
+  return ERR_OK;
+}
+
 static enum err finish_training(struct run_config *c)
 {
   if (c->lr_min > c->lr) FAIL(ERR_CONFIG, "lr_min: %g is above lr; valid: 0..%g", c->lr_min, c->lr);
@@ -447,6 +474,7 @@ enum err config_finish(struct run_config *c)
   TRY(finish_scale(&fresh));
   TRY(finish_transport(&fresh));
   TRY(finish_layout(&fresh));
+  TRY(finish_batches(&fresh));
   TRY(finish_training(&fresh));
   *c = fresh;
   return ERR_OK;

@@ -22,7 +22,10 @@ enum precision { PRECISION_F64, PRECISION_F32, PRECISION_TF32, PRECISION_BF16, P
 enum task { TASK_TRAIN, TASK_GEMM, TASK_COPY, TASK_COMM, TASK_PROBE, TASK_OVERLAP };
 enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum lr_schedule { LR_CONSTANT, LR_COSINE };
-enum batch_policy { POLICY_PADDED, POLICY_CHUNKED };
+enum batch_policy { POLICY_PADDED, POLICY_CHUNKED, POLICY_BUCKETED, POLICY_PACKED, POLICY_BALANCED };
+enum lengths { LENGTHS_OF_WIKIPEDIA, LENGTHS_OF_SQUAD, LENGTHS_LOGNORMAL, LENGTHS_FIXED, LENGTHS_BIMODAL, LENGTHS_SORTED, LENGTHS_ADVERSARIAL };
+enum packing { PACKING_SHORTEST_PACK_FIRST, PACKING_BEST_FIT, PACKING_FIRST_FIT };
+enum tail { TAIL_AUTO, TAIL_WRAP, TAIL_DROP, TAIL_PAD, TAIL_RESHAPE }; /* a finished config has no auto */
 enum reduce_mode { REDUCE_FAST, REDUCE_ORDERED };
 enum reduce_each { REDUCE_AUTO, REDUCE_STEP, REDUCE_MICROBATCH }; /* a finished config has no auto */
 enum reduce_type { REDUCE_TYPE_AUTO, REDUCE_TYPE_F32, REDUCE_TYPE_BF16 };
@@ -86,8 +89,14 @@ struct run_config {
   double lr, lr_min, beta1, beta2, eps, weight_decay, clip, dropout;
   int64_t evaluate_each, evaluate_batches;
 
-  char corpus[CONFIG_PATH]; /* synthetic, or a directory of text files */
-  int64_t documents, policy, documents_each; /* of the synthetic corpus; per sequence */
+  char corpus[CONFIG_PATH]; /* synthetic, or where data.h says                       */
+  int64_t documents, lengths, length; /* of the synthetic corpus                     */
+  int64_t policy, documents_each; /* enum batch_policy; per padded sequence          */
+  int64_t packing, pack_limit;    /* policy packed; documents in a sequence, 0: any number */
+  bool shuffle;                   /* false: documents in the order of the corpus     */
+  int64_t tail;                   /* what is done with an epoch's last, short batch  */
+  int64_t deal;                   /* policy balanced: ranks that micro-batches are dealt to, a multiple of the replicas */
+  double cost_a, cost_b, cost_c;  /* its costs: a + b * tokens + c * tokens^2 of each document */
   int64_t seed;
 
   int64_t dump, records_each;

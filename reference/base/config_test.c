@@ -149,6 +149,10 @@ static void contradictions_name_the_nearest_valid_values(void)
     {"heads=5", "heads: 5 does not divide hidden = 48; nearest valid: 4, 6", ERR_CONFIG},
     {"heads=49", "does not divide hidden = 48; nearest valid: 48", ERR_CONFIG},
     {"sequence=25", "sequence: 25 is longer than the model's positions; valid: 1..24", ERR_CONFIG},
+    {"policy=bucketed tail=wrap", "tail: wrap with policy bucketed, whose batches are of one epoch; valid: drop, pad, reshape", ERR_CONFIG},
+    {"policy=balanced dp=2 deal=3", "deal: 3 ranks; valid with 2 replicas and 12 micro-batches a step: a multiple of the first that divides the second, such as 2", ERR_CONFIG},
+    {"policy=balanced deal=5", "deal: 5 ranks; valid with 1 replicas and 12 micro-batches", ERR_CONFIG},
+    {"policy=balanced cost_b=0", "cost_b: 0 with cost_c 0 gives every sequence the same cost; valid: one of them above 0", ERR_CONFIG},
     {"reused=5", "reused: 5 of 8 blocks; valid: 0..4", ERR_CONFIG},
     {"weights_as=float64", "weights_as: float64 does not fit in precision float32; valid: float32, bf16, fp16", ERR_CONFIG},
     {"precision=bf16 weights_as=float64", "weights_as: float64 does not fit in precision bf16; valid: float32, bf16, fp16", ERR_CONFIG},
@@ -222,6 +226,23 @@ static void contradictions_name_the_nearest_valid_values(void)
     CHECK_ERR(finish(bad[i].settings, &c), bad[i].code);
     CHECK_TEXT_HAS(err_text(), bad[i].said);
     CHECK(c.layers == 0); /* nothing derived after a refusal */
+  }
+}
+
+static void batches_finish_with_what_they_stand_for(void)
+{
+  static const struct { const char *policy; int64_t dp, tail, deal; } cases[] = {
+    {"padded", 2, TAIL_WRAP, 0}, {"chunked", 3, TAIL_WRAP, 0}, {"packed", 2, TAIL_WRAP, 0}, {"bucketed", 2, TAIL_RESHAPE, 0}, {"balanced", 2, TAIL_WRAP, 2}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct run_config c;
+    config_default(&c);
+    CHECK_OK(config_set(&c, "policy", cases[i].policy));
+    c.dp = cases[i].dp;
+    CHECK_OK(config_finish(&c));
+    CHECK(c.tail == cases[i].tail && c.deal == cases[i].deal);
+    c.dp = 1; /* a serial companion deals to as many */
+    CHECK_OK(config_finish(&c));
+    CHECK(c.tail == cases[i].tail && c.deal == cases[i].deal);
   }
 }
 
@@ -328,6 +349,7 @@ int main(void)
     TEST(a_full_disk_is_told),
     TEST(files_with_mistakes_name_file_line_key_and_value),
     TEST(contradictions_name_the_nearest_valid_values),
+    TEST(batches_finish_with_what_they_stand_for),
     TEST(agreeing_settings_finish),
     TEST(precision_gives_the_types_of_work_and_state),
     TEST(gpt2_has_exactly_its_known_counts),

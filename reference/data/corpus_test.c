@@ -60,6 +60,72 @@ static void lengths_scale_to_the_model(void)
   corpus_close(x);
 }
 
+/* Of 4000 documents: the sum of lengths, and how many have each. */
+static int64_t tally(int64_t lengths, int64_t length, int64_t positions, int64_t *count, int64_t most)
+{
+  struct run_config c = config("synthetic");
+  struct corpus *x;
+  int64_t sum = 0;
+  c.lengths = lengths;
+  c.length = length;
+  c.positions = positions;
+  memset(count, 0, (size_t)(most + 1) * sizeof *count);
+  if (!CHECK_OK(corpus_open(&c, &x))) return 0;
+  for (int64_t d = 0; d < c.documents; d++) {
+    const int64_t n = corpus_length(x, d);
+    CHECK(n >= 2);
+    count[n < most ? n : most]++;
+    sum += n;
+  }
+  corpus_close(x);
+  return sum;
+}
+
+static void each_distribution_has_its_lengths(void)
+{
+  int64_t count[2049];
+  /* SQuAD: mean 172.036, deviation 63.92, 1.189 % at 384 */
+  CHECK_NEAR((double)tally(LENGTHS_OF_SQUAD, 0, 384, count, 2048) / 4000, 172.036, 4 * 63.92 / 63.2);
+  CHECK_NEAR((double)count[384] / 4000, 0.01189, 4 * 0.1084 / 63.2);
+  CHECK(tally(LENGTHS_FIXED, 0, 24, count, 2048) == 4000 * 24 && count[24] == 4000);
+  CHECK(tally(LENGTHS_FIXED, 100, 24, count, 2048) == 4000 * 100); /* longer than the model's: to be split */
+  tally(LENGTHS_BIMODAL, 0, 256, count, 2048);
+  CHECK(count[32] + count[256] == 4000);
+  CHECK_NEAR((double)count[256] / 4000, 0.125, 4 * 0.331 / 63.2);
+  tally(LENGTHS_LOGNORMAL, 0, 400, count, 2048);
+  int64_t below = 0, longer = 0;
+  for (int n = 2; n < 2048; n++) below += n <= 100 ? count[n] : 0;
+  for (int n = 401; n <= 2048; n++) longer += count[n];
+  CHECK_NEAR((double)below / 4000, 0.5, 4 * 0.5 / 63.2);            /* the median is a quarter of positions */
+  CHECK_NEAR((double)longer / 4000, 0.0828, 4 * 0.2756 / 63.2);     /* a normal number above log 4 */
+  tally(LENGTHS_ADVERSARIAL, 0, 64, count, 2048);
+  int64_t fits = 0, distinct = 0;
+  for (int n = 0; n <= 2048; n++) {
+    fits += n <= 32 || n > 64 ? count[n] : 0;
+    distinct += count[n] > 0;
+  }
+  CHECK(fits == 0 && distinct == 32);
+}
+
+static void sorted_lengths_are_the_histograms_in_order(void)
+{
+  struct run_config c = config("synthetic");
+  struct corpus *x;
+  c.lengths = LENGTHS_SORTED;
+  if (!CHECK_OK(corpus_open(&c, &x))) return;
+  int64_t tokens = 0, wrong = 0, full = 0;
+  for (int64_t d = 0; d < c.documents; d++) {
+    const int64_t n = corpus_length(x, d);
+    tokens += n;
+    full += n == 512;
+    wrong += d > 0 && n < corpus_length(x, d - 1);
+  }
+  CHECK(wrong == 0);
+  CHECK_NEAR((double)tokens / 4000, 255.83, 0.2); /* quantiles, no draws: off by rounding alone */
+  CHECK(full == 937);                             /* 23.435 % of 4000 */
+  corpus_close(x);
+}
+
 static void tokens_are_in_the_vocabulary_and_predictable(void)
 {
   const struct run_config c = config("synthetic");
@@ -141,6 +207,7 @@ static void a_directory_is_its_plain_files_in_order_of_path(void)
   make("b/x", "second \xff");
   make("a", "first");
   make("empty", "");
+  make("one", "x"); /* a document of one token has no target */
   make("text.gz", "compressed");
   char path[128];
   snprintf(path, sizeof path, "%s/link", directory);
@@ -150,7 +217,7 @@ static void a_directory_is_its_plain_files_in_order_of_path(void)
   struct corpus *x;
   if (CHECK_OK(corpus_open(&c, &x))) {
     int32_t t[8];
-    CHECK(corpus_documents(x) == 3);
+    CHECK(corpus_documents(x) == 3 && corpus_left_out(x) == 3);
     CHECK(corpus_length(x, 0) == 5 && corpus_length(x, 1) == 8 && corpus_length(x, 2) == 5);
     CHECK_OK(corpus_tokens(x, 1, 0, 8, t));
     CHECK(t[0] == 's' && t[7] == 0xff);
@@ -159,7 +226,7 @@ static void a_directory_is_its_plain_files_in_order_of_path(void)
     CHECK_TEXT_HAS(err_text(), "5 bytes when listed, now 1");
     corpus_close(x);
   }
-  const char *const all[] = {"a", "b/x", "c", "empty", "text.gz", "link"};
+  const char *const all[] = {"a", "b/x", "c", "empty", "one", "text.gz", "link"};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
   drop_directory();
 }
@@ -218,6 +285,8 @@ int main(void)
     TEST(histogram_is_the_published_one),
     TEST(lengths_follow_the_histogram),
     TEST(lengths_scale_to_the_model),
+    TEST(each_distribution_has_its_lengths),
+    TEST(sorted_lengths_are_the_histograms_in_order),
     TEST(tokens_are_in_the_vocabulary_and_predictable),
     TEST(a_part_of_a_document_equals_the_whole),
     TEST(a_directory_is_its_plain_files_in_order_of_path),

@@ -1,5 +1,5 @@
 /* corpus_text.c - lists a directory once; reads a document's bytes when they are asked for. */
-#include "data/corpus_text.h"
+#include "data/corpus_source.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,6 +9,15 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+struct corpus_text {
+  char *root;
+  int64_t n, room, left_out;
+  struct corpus_file {
+    char *path; /* whole */
+    int64_t bytes;
+  } *files;     /* ordered by path */
+};
 
 static bool compressed(const char *name)
 {
@@ -48,9 +57,11 @@ static enum err list_entry(struct corpus_text *t, const char *directory, const c
   const bool known = lstat(path, &s) == 0;
   if (known && S_ISDIR(s.st_mode)) {
     TRY_TO(free_path, list_directory(t, path));
-  } else if (known && S_ISREG(s.st_mode) && s.st_size > 0 && !compressed(name) && access(path, R_OK) == 0) {
+  } else if (known && S_ISREG(s.st_mode) && s.st_size > 1 && !compressed(name) && access(path, R_OK) == 0) {
     TRY_TO(free_path, add_file(t, path, s.st_size));
     return ERR_OK;
+  } else if (known && S_ISREG(s.st_mode)) {
+    t->left_out++;
   }
   err = ERR_OK;
 
@@ -64,7 +75,7 @@ static enum err list_directory(struct corpus_text *t, const char *directory)
   DIR *d = opendir(directory);
   if (d == NULL && strcmp(directory, t->root) != 0) return ERR_OK; /* unreadable: no documents of ours */
   if (d == NULL)
-    FAIL(ERR_CONFIG, "corpus: '%s': %s; valid: synthetic, or a directory of text files", directory, strerror(errno));
+    FAIL(ERR_CONFIG, "corpus: '%s': %s", directory, strerror(errno));
   enum err err = ERR_OK;
   for (const struct dirent *e = readdir(d); e != NULL && err == ERR_OK; e = readdir(d))
     if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) err = list_entry(t, directory, e->d_name);
@@ -78,36 +89,21 @@ static int by_path(const void *a, const void *b)
   return strcmp(x->path, y->path);
 }
 
-enum err corpus_text_open(const char *directory, struct corpus_text *out)
+static void close_text(void *self)
 {
-  enum err err;
-  struct corpus_text t = {0};
-  t.root = strdup(directory);
-  if (t.root == NULL) FAIL(ERR_MEMORY, "corpus: path of %s", directory);
-
-  TRY_TO(close_text, list_directory(&t, directory));
-  if (t.n == 0)
-    FAIL_TO(close_text, ERR_CONFIG, "corpus: '%s' holds no readable, uncompressed, non-empty file", directory);
-  qsort(t.files, (size_t)t.n, sizeof *t.files, by_path);
-  *out = t;
-  return ERR_OK;
-
-close_text:
-  corpus_text_close(&t);
-  return err;
-}
-
-void corpus_text_close(struct corpus_text *t)
-{
+  struct corpus_text *t = self;
   for (int64_t i = 0; i < t->n; i++) free(t->files[i].path);
   free(t->files);
   free(t->root);
-  *t = (struct corpus_text){0};
+  free(t);
 }
 
-enum err corpus_text_read(const struct corpus_text *t, int64_t document, int64_t first, int64_t n, int32_t *out)
+static int64_t length(const void *self, int64_t document) { return ((const struct corpus_text *)self)->files[document].bytes; }
+
+/* Opened and closed each time: a directory may hold more files than a process may map or open. */
+static enum err tokens(const void *self, int64_t document, int64_t first, int64_t n, int32_t *out)
 {
-  const struct corpus_file *file = &t->files[document];
+  const struct corpus_file *file = &((const struct corpus_text *)self)->files[document];
   const int fd = open(file->path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) FAIL(ERR_IO, "corpus: %s: %s", file->path, strerror(errno));
 
@@ -125,4 +121,24 @@ enum err corpus_text_read(const struct corpus_text *t, int64_t document, int64_t
     FAIL(ERR_IO, "corpus: %s: %lld bytes when listed, now %lld", file->path, (long long)file->bytes,
          (long long)(first + done));
   return ERR_OK;
+}
+
+enum err corpus_text_open(const struct run_config *c, struct corpus_source *out)
+{
+  enum err err;
+  TRY(corpus_needs_bytes(c));
+  struct corpus_text *t = calloc(1, sizeof *t);
+  if (t == NULL) FAIL(ERR_MEMORY, "corpus: %zu bytes", sizeof *t);
+  t->root = strdup(c->corpus);
+  if (t->root == NULL) FAIL_TO(close_directory, ERR_MEMORY, "corpus: path of %s", c->corpus);
+  TRY_TO(close_directory, list_directory(t, c->corpus));
+  if (t->n == 0)
+    FAIL_TO(close_directory, ERR_CONFIG, "corpus: '%s' holds no readable, uncompressed, non-empty file of two bytes or more", c->corpus);
+  qsort(t->files, (size_t)t->n, sizeof *t->files, by_path);
+  *out = (struct corpus_source){t, t->n, t->left_out, length, tokens, close_text};
+  return ERR_OK;
+
+close_directory:
+  close_text(t);
+  return err;
 }

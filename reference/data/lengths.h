@@ -4,8 +4,9 @@
 
 #include <stdint.h>
 
-enum { LENGTHS_WIKIPEDIA = 512 };
+enum { LENGTHS_WIKIPEDIA = 512, LENGTHS_SQUAD = 384 };
 /* [i]: documents of i + 1 tokens. */
 extern const int64_t lengths_wikipedia[LENGTHS_WIKIPEDIA];
+extern const int64_t lengths_squad[LENGTHS_SQUAD];
 
 #endif

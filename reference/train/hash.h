@@ -17,4 +17,12 @@ static inline uint64_t hash_words(uint64_t hash, const void *at, size_t bytes)
   }
   return hash;
 }
+
+/* Of a micro-batch with this hash at this place: what sums over any order and any ranks keep apart. */
+static inline uint64_t hash_place(uint64_t hash, int64_t step, int64_t microbatch)
+{
+  const uint64_t words[] = {(uint64_t)step, (uint64_t)microbatch, hash};
+  const uint64_t h = hash_words(hash_start, words, sizeof words);
+  return h ^ h >> 29;
+}
 #endif

@@ -218,6 +218,27 @@ enum err say_evaluation(const struct output *o, int64_t step, const struct evalu
   return ERR_OK;
 }
 
+enum err say_data(const struct trainer *t, const struct output *o)
+{
+  struct record_file *f = o->records;
+  struct data_facts d;
+  data_plan_facts(t->plan, &d);
+  record_begin(f, "data", -1, -1);
+  record_int(f, "got.documents", d.documents);
+  record_int(f, "got.left_out", d.left_out);
+  record_int(f, "got.tokens", d.tokens);
+  record_int(f, "got.longest", d.longest);
+  record_int(f, "got.longer", d.longer);
+  record_int(f, "got.cut_tokens", d.cut_tokens);
+  record_int(f, "got.sequences", d.sequences);
+  record_int(f, "got.dropped", d.dropped);
+  record_int(f, "got.most", d.most);
+  record_real(f, "got.filled", d.filled);
+  record_hex(f, "got.hash", t->consumed);
+  TRY(record_end(f));
+  return ERR_OK;
+}
+
 enum err say_memory(const struct trainer *t, const struct output *o, const struct say_memory *m)
 {
   static const char *const keys[DEV_CATEGORIES] = {"got.parameters_bytes", "got.gradients_bytes", "got.optimizer_bytes",

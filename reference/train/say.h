@@ -20,6 +20,7 @@ enum err say_replicas(struct trainer *t, const struct output *o, int64_t step);
 enum err say_calls(const struct trainer *t, const struct output *o, int64_t step); /* kinds trace and shim */
 /* Kinds time and, with trace_time, action. */
 enum err say_time(const struct trainer *t, const struct output *o, int64_t step, const struct step_clock *clock);
+enum err say_data(const struct trainer *t, const struct output *o); /* after the last step */
 struct say_memory { int64_t os_base, os_peak, others_base, others, allocations_first; };
 enum err say_memory(const struct trainer *t, const struct output *o, const struct say_memory *m);
 enum err say_finding(const struct output *o, const char *text);

@@ -118,6 +118,7 @@ static enum err steps(struct loop *l)
   TRY(dev_sync(l->t->dev)); /* lazy tells here what it found last */
   TRY(meters_memory_peak(&l->memory.os_peak));
   TRY(meters_memory_others(&l->memory.others));
+  TRY(say_data(l->t, l->output));
   TRY(say_memory(l->t, l->output, &l->memory));
   return ERR_OK;
 }

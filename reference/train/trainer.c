@@ -6,6 +6,7 @@
 #include "ops/ops.h"
 #include "train/device.h"
 #include "train/groups.h"
+#include "train/hash.h"
 #include "train/weights.h"
 
 #include <stdio.h>
@@ -90,6 +91,7 @@ enum err trainer_fetch(struct trainer *t, int64_t step, int64_t i)
     number = (i * comm_size(t->world) + comm_rank(t->world)) % (t->run.global_batch / t->run.micro_batch);
   TRY(touch_batch(t, &t->micro[i].batch));
   TRY(data_plan_batch(t->plan, step, number, &t->micro[i].batch));
+  if (step >= 0) t->consumed += hash_place(batch_hash(&t->micro[i].batch), step, number);
   return ERR_OK;
 }
 

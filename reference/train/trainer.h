@@ -100,6 +100,7 @@ struct trainer {
   struct trainer_micro *micro; /* n_micro = replicas * accumulation, replica by replica */
   int64_t n_micro, accumulation;
   int64_t n_valid;             /* of all of them */
+  uint64_t consumed;           /* sum of hash_place over all that was trained on so far */
   void *inputs;                /* the block that they stand in on the device */
   bool scaled;                 /* at.scale of this step is queued */
   int64_t first_micro;         /* of the list of passes that is being queued: its micro-batch 0 */

@@ -3,7 +3,9 @@
 #include "layout.h"
 #include "verdict.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const facts[] = {"got.samples", "got.tokens", "got.valid_tokens", "got.hash"};
@@ -53,6 +55,25 @@ static bool judge_one(const struct run_data *run, const struct run_data *truth, 
   return true;
 }
 
+/* What a rank trained on, as its sum of hashes; all steps are in it, recorded or not. */
+static uint64_t consumed(const json_t *data) { return data ? strtoull(evidence_text(data, "got.hash"), NULL, 16) : 0; }
+
+/* Each replica once: they sum up to the serial run's. */
+static bool judge_sum(const struct run_data *run, const struct run_data *truth, struct verdict *out)
+{
+  const json_t *theirs = evidence_record(truth, "data", -1, -1, -1);
+  uint64_t sum = 0;
+  if (theirs == NULL || evidence_text(theirs, "got.hash")[0] == '\0') return true; /* of a trainer that does not tell */
+  for (int rank = 0; rank < evidence_ranks(run); rank++) {
+    const struct layout at = layout_of(&run->config, rank);
+    if (at.tp == 0 && at.pp == 0) sum += consumed(evidence_record(run, "data", rank, -1, -1));
+  }
+  if (sum == consumed(theirs)) return true;
+  snprintf(out->worst, sizeof out->worst, "all micro-batches of all steps");
+  verdict_say(out, OUTCOME_FAIL, "%s have the hash %016" PRIx64 " over all replicas, the serial run's %016" PRIx64, out->worst, sum, consumed(theirs));
+  return false;
+}
+
 void batch_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions,
                  int n, struct verdict *out)
 {
@@ -72,6 +93,7 @@ void batch_judge(const struct run_data *run, const struct companion *wanted, con
     }
   }
   out->worst[0] = '\0';
+  if (steps == run->config.steps && !judge_sum(run, truth, out)) return;
   if (steps < run->config.steps || M == 0)
     verdict_say(out, OUTCOME_INVALID, "only %lld of %lld steps left evidence", (long long)steps,
                 (long long)run->config.steps);

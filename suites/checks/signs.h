@@ -44,6 +44,12 @@ bool cuts_boundary_sum_is_missing(const struct signs *s);
 bool cuts_boundary_sum_is_lost(const struct signs *s);
 bool cuts_norm_counts_otherwise(const struct signs *s);
 
+/* --- diagnose_data.c ------------------------------------------------------------------------ */
+
+bool data_epochs_are_alike(const struct signs *s);
+bool data_place_is_off_by_one(const struct signs *s);
+bool data_positions_go_on(const struct signs *s);
+
 /* --- diagnose_shares.c ---------------------------------------------------------------------- */
 
 bool shares_norm_is_of_a_shard(const struct signs *s);

@@ -65,7 +65,8 @@ static void a_line_is_the_bytes_of_its_text(void)
 {
   static const char lines[] = "{\"text\": \"first\"}\n"
                               "\n"
-                              "  {\"id\": 7, \"meta\": {\"text\": \"not this\", \"a\": [1, {\"b\": \"}]\"}]}, \"text\":\"a\\n\\\"\\\\\\u00e9\\u20ac\\ud83d\\ude00\", \"z\": null}\r\n"
+                              "  {\"id\": 7, \"meta\": {\"text\": \"not this\", \"a\": [1, {\"b\": \"}]\"}]}, "
+                              "\"text\":\"a\\n\\\"\\\\\\u00e9\\u20ac\\ud83d\\ude00\", \"z\": null}\r\n"
                               "{\"text\": \"x\", \"left\": \"out\"}\n"
                               "{\"text\": \"bad \xff\xc3( \\ud800!\"}";
   start();
@@ -237,9 +238,11 @@ static void an_index_that_does_not_fit_is_named(void)
   put(path[BIN], tokens, sizeof tokens);
 
   static const struct { size_t at; unsigned char byte; const char *words; } broken[] = {
-    {0, 'X', "does not begin as an index"}, {9, 2, "version 2; valid: 1"}, {17, 7, "type 7 of tokens; valid: 1 uint8"}, {17, 0, "type 0"}, {17, 200, "type 200"},
+    {0, 'X', "does not begin as an index"}, {9, 2, "version 2; valid: 1"}, {17, 7, "type 7 of tokens; valid: 1 uint8"},
+    {17, 0, "type 0"}, {17, 200, "type 200"},
     {18, 5, "no index of 5 sequences"}, {26, 3, "(truncated?)"}, {33, 0x80, "(truncated?)"}, {37, 0x80, "sequence 0"}, {57, 0x80, "sequence 0"},
-    {34 + 48, 1, "document 0 begins at sequence 1"}, {34 + 48 + 8, 4, "document 2 begins at sequence 3 of 4, the one before at 4"}, {34 + 48 + 24, 3, "document 3 begins at sequence 3"},
+    {34 + 48, 1, "document 0 begins at sequence 1"},
+    {34 + 48 + 8, 4, "document 2 begins at sequence 3 of 4, the one before at 4"}, {34 + 48 + 24, 3, "document 3 begins at sequence 3"},
   };
   for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
     struct index bad = good;

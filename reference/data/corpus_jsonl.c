@@ -189,7 +189,8 @@ static enum err index_lines(const char *path, struct jsonl *j)
     number++;
     blanks(&c);
     if (c.at < c.end) {
-      if (!object(&c, &text, &length)) FAIL(ERR_CONFIG, "corpus: %s:%lld: %s; valid: {\"text\": \"...\"} in each line", path, (long long)number, c.why);
+      if (!object(&c, &text, &length))
+        FAIL(ERR_CONFIG, "corpus: %s:%lld: %s; valid: {\"text\": \"...\"} in each line", path, (long long)number, c.why);
       TRY(add(j, text - j->map.at, length));
     }
     at = newline ? newline + 1 : end;

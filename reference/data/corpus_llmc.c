@@ -75,7 +75,8 @@ static enum err find_documents(const struct run_config *c, const struct kind *ki
   int64_t begin = 0;
   for (int64_t i = 0; i < l->tokens; i++) {
     const int64_t token = token_at(l, i);
-    if (token >= c->vocab) FAIL(ERR_CONFIG, "vocab: %lld; token %lld of corpus %s is %lld", (long long)c->vocab, (long long)i, c->corpus, (long long)token);
+    if (token >= c->vocab)
+      FAIL(ERR_CONFIG, "vocab: %lld; token %lld of corpus %s is %lld", (long long)c->vocab, (long long)i, c->corpus, (long long)token);
     if (token != kind->between) continue;
     TRY(add(l, begin, i - begin));
     begin = i;

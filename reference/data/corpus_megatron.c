@@ -61,7 +61,8 @@ static int64_t document_length(const struct megatron *m, int64_t d)
 /* enum DType of indexed_dataset.py; 6 and 7 are float64 and float32. */
 static enum err read_type(const char *path, int code, struct megatron *m)
 {
-  static const struct { int width; bool is_signed; } types[] = {{0, false}, {1, false}, {1, true}, {2, true}, {4, true}, {8, true}, {0, false}, {0, false}, {2, false}};
+  static const struct { int width; bool is_signed; } types[] = {
+    {0, false}, {1, false}, {1, true}, {2, true}, {4, true}, {8, true}, {0, false}, {0, false}, {2, false}};
   if (code < 0 || code >= (int)(sizeof types / sizeof *types) || types[code].width == 0)
     FAIL(ERR_CONFIG, "corpus: %s: type %d of tokens; valid: 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 8 uint16", path, code);
   m->width = types[code].width;
@@ -95,12 +96,13 @@ static enum err check_index(const char *path, const struct megatron *m)
   for (int64_t s = 0; s < m->sequences; s++) {
     const int64_t at = sequence_at(m, s), n = sequence_length(m, s);
     if (n < 0 || at < 0 || at > m->bin.bytes || n > (m->bin.bytes - at) / m->width)
-      FAIL(ERR_CONFIG, "corpus: %s: sequence %lld, %lld tokens from byte %lld on, is not inside %s of %lld bytes (truncated, or of another index)", path,
-           (long long)s, (long long)n, (long long)at, m->path, (long long)m->bin.bytes);
+      FAIL(ERR_CONFIG, "corpus: %s: sequence %lld, %lld tokens from byte %lld on, is not inside %s of %lld bytes (truncated, or of another index)",
+           path, (long long)s, (long long)n, (long long)at, m->path, (long long)m->bin.bytes);
     if (at + n * m->width > end) end = at + n * m->width;
   }
   if (end != m->bin.bytes)
-    FAIL(ERR_CONFIG, "corpus: %s has %lld bytes, %s tells of %lld: they are not of one data set", m->path, (long long)m->bin.bytes, path, (long long)end);
+    FAIL(ERR_CONFIG, "corpus: %s has %lld bytes, %s tells of %lld: they are not of one data set", m->path, (long long)m->bin.bytes, path,
+         (long long)end);
   for (int64_t d = 0; d <= m->documents; d++) {
     const int64_t at = document_at(m, d), least = d == 0 ? 0 : document_at(m, d - 1);
     if (at < least || at > m->sequences || (d == 0 && at != 0) || (d == m->documents && at != m->sequences))
@@ -145,8 +147,8 @@ static enum err tokens(const void *self, int64_t document, int64_t first, int64_
     for (int64_t i = first + done - before; i < size && done < n; i++, done++) {
       const int64_t token = token_at(m, sequence_at(m, s) + i * m->width);
       if (token < 0 || token >= m->vocab)
-        FAIL(ERR_CONFIG, "vocab: %lld; token %lld of document %lld of corpus %s is %lld", (long long)m->vocab, (long long)(first + done), (long long)d,
-             m->path, (long long)token);
+        FAIL(ERR_CONFIG, "vocab: %lld; token %lld of document %lld of corpus %s is %lld", (long long)m->vocab, (long long)(first + done),
+             (long long)d, m->path, (long long)token);
       out[done] = (int32_t)token;
     }
     before += size;

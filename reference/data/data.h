@@ -61,7 +61,8 @@ struct data_plan;
  * An epoch's last sequences, R of them, may be too few for a step.  run.tail wrap: the step goes on with the next epoch, also
  * through several where the corpus is smaller than a step.  drop: they are left out, others in each epoch; a corpus smaller than
  * a step is refused.  pad: they fill the first micro-batches, the others are empty.  reshape: each micro-batch has
- * its share of them (balanced: deals empty ones by their cost of nothing, in both).  Empty sequences are all padding: a rank may have no valid token, a step always has one.
+ * its share of them (balanced: deals empty ones by their cost of nothing, in both).  Empty sequences are all padding: a rank
+ * may have no valid token, a step always has one.
  * Every 16th document is kept for evaluation, in one order of its own (with fewer than 16, all serve both); its tail is
  * never dropped but padded.
  *

@@ -67,7 +67,8 @@ static enum err pack(const struct run_config *c, struct side *s)
 static enum err side_create(const struct data_plan *p, bool evaluation, struct side *s)
 {
   const struct run_config *c = &p->run;
-  const bool padded = c->policy == POLICY_PADDED, by_length = c->policy == POLICY_BUCKETED || (c->policy == POLICY_PACKED && c->packing != PACKING_FIRST_FIT);
+  const bool padded = c->policy == POLICY_PADDED;
+  const bool by_length = c->policy == POLICY_BUCKETED || (c->policy == POLICY_PACKED && c->packing != PACKING_FIRST_FIT);
   const int64_t n = corpus_documents(p->corpus);
   struct part *part = &s->part;
   part->corpus = p->corpus;
@@ -84,8 +85,8 @@ static enum err side_create(const struct data_plan *p, bool evaluation, struct s
   if (c->policy == POLICY_PACKED) TRY(pack(c, s));
   part_forget_lengths(part);
   if (s->tail == TAIL_DROP && s->sequences < c->global_batch)
-    FAIL(ERR_CONFIG, "global_batch: %lld sequences, but the corpus makes %lld in an epoch, and tail drop leaves no step; valid: at most %lld, or tail "
-         "wrap, pad, reshape", (long long)c->global_batch, (long long)s->sequences, (long long)s->sequences);
+    FAIL(ERR_CONFIG, "global_batch: %lld sequences, but the corpus makes %lld in an epoch, and tail drop leaves no step; valid: at most %lld, or "
+         "tail wrap, pad, reshape", (long long)c->global_batch, (long long)s->sequences, (long long)s->sequences);
   return ERR_OK;
 }
 
@@ -270,7 +271,8 @@ static enum err place_packed(const struct data_plan *p, const struct side *s, in
   const int64_t number = part_order(&s->part, epoch, 0, packs->sequences, sequence);
   int64_t col = 0;
   if (packs->begin) {
-    for (int64_t i = packs->begin[number]; i < packs->begin[number + 1]; i++) TRY(place_piece(p, part_piece(&s->part, packs->piece[i]), b, &col, out));
+    for (int64_t i = packs->begin[number]; i < packs->begin[number + 1]; i++)
+      TRY(place_piece(p, part_piece(&s->part, packs->piece[i]), b, &col, out));
     return ERR_OK;
   }
   const int64_t kind = packs_kind(packs, number), nth = number - packs->first[kind];

@@ -37,7 +37,8 @@ static int plan(int64_t documents, int64_t policy, int64_t packing, const char *
   const double batches = clock_ms();
   data_plan_facts(p, &facts);
   getrusage(RUSAGE_SELF, &usage);
-  printf("%-24s %8.2f s  %7.1f MiB  %9lld sequences  %7.4f %% filled  %6.3f ms a micro-batch\n", name, (made - begin) / 1e3, (double)usage.ru_maxrss / 1024,
+  printf("%-24s %8.2f s  %7.1f MiB  %9lld sequences  %7.4f %% filled  %6.3f ms a micro-batch\n", name,
+         (made - begin) / 1e3, (double)usage.ru_maxrss / 1024,
          (long long)facts.sequences, 100 * facts.filled, (batches - made) / 100);
   return 0;
 }
@@ -46,7 +47,8 @@ int main(int argc, char **argv)
 {
   static const struct { const char *name; int64_t policy, packing; } kinds[] = {
     {"padded", POLICY_PADDED, 0}, {"chunked", POLICY_CHUNKED, 0}, {"bucketed", POLICY_BUCKETED, 0}, {"balanced", POLICY_BALANCED, 0},
-    {"shortest-pack-first", POLICY_PACKED, PACKING_SHORTEST_PACK_FIRST}, {"best-fit", POLICY_PACKED, PACKING_BEST_FIT}, {"first-fit", POLICY_PACKED, PACKING_FIRST_FIT},
+    {"shortest-pack-first", POLICY_PACKED, PACKING_SHORTEST_PACK_FIRST}, {"best-fit", POLICY_PACKED, PACKING_BEST_FIT},
+    {"first-fit", POLICY_PACKED, PACKING_FIRST_FIT},
   };
   const int64_t documents = argc > 1 ? atoll(argv[1]) : 10000000;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) { /* a process each, so that memory is its own */

@@ -26,7 +26,8 @@ static double check_kinds(const struct packs *p, const int64_t *count, int64_t r
       wrong += p->before[i] != used[p->length[i]];
       used[p->length[i]] += n;
     }
-    wrong += n < 1 || sum > room || slots < 1 || (limit && slots > limit) || packs_kind(p, p->first[k]) != k || packs_kind(p, p->first[k + 1] - 1) != k;
+    wrong += n < 1 || sum > room || slots < 1 || (limit && slots > limit);
+    wrong += packs_kind(p, p->first[k]) != k || packs_kind(p, p->first[k + 1] - 1) != k;
     most = slots > most ? slots : most;
     tokens += n * sum;
     sequences += n;

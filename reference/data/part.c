@@ -24,7 +24,8 @@ static enum err read_lengths(struct part *p, bool split)
   if (p->lengths == NULL) FAIL(ERR_MEMORY, "data plan: lengths of %lld documents", (long long)p->documents);
   for (int64_t i = 0; i < p->documents; i++) {
     const int64_t n = corpus_length(p->corpus, document_of(p, i)), pieces = pieces_of(n, p->room, split);
-    if (n > INT32_MAX) FAIL(ERR_CONFIG, "corpus: document %lld has %lld tokens; valid: at most %d", (long long)document_of(p, i), (long long)n, INT32_MAX);
+    if (n > INT32_MAX)
+      FAIL(ERR_CONFIG, "corpus: document %lld has %lld tokens; valid: at most %d", (long long)document_of(p, i), (long long)n, INT32_MAX);
     p->lengths[i] = (int32_t)n;
     p->tokens += n;
     p->pieces += pieces;
@@ -33,7 +34,8 @@ static enum err read_lengths(struct part *p, bool split)
     p->kept += n - (pieces - 1) * p->room < p->room ? n : pieces * p->room;
   }
   if (p->pieces > INT32_MAX)
-    FAIL(ERR_CONFIG, "sequence: %lld tokens make %lld pieces of the corpus; valid: at most %d of them", (long long)p->room, (long long)p->pieces, INT32_MAX);
+    FAIL(ERR_CONFIG, "sequence: %lld tokens make %lld pieces of the corpus; valid: at most %d of them", (long long)p->room,
+         (long long)p->pieces, INT32_MAX);
   return ERR_OK;
 }
 

@@ -8,12 +8,14 @@ enum { KINDS = 6 };
 /* float64, no update: the sum over one epoch is the corpus's.  Of terms of 2 or 3 nats each its rounding is below 1e-13 of it. */
 static void an_epoch_has_the_same_loss_under_every_policy(void)
 {
-  static const char *const kinds[KINDS] = {"policy: chunked", "policy: bucketed\ntail: reshape", "policy: balanced\ncost_c: 0.1", "policy: packed\npacking: shortest-pack-first",
+  static const char *const kinds[KINDS] = {"policy: chunked", "policy: bucketed\ntail: reshape", "policy: balanced\ncost_c: 0.1",
+                                           "policy: packed\npacking: shortest-pack-first",
                                            "policy: packed\npacking: best-fit\npack_limit: 4", "policy: packed\npacking: first-fit"};
   static const char *const names[KINDS] = {"chunked", "bucketed", "balanced", "shortest", "best", "first"};
   for (int i = 0; i < KINDS; i++) {
     char settings[320];
-    snprintf(settings, sizeof settings, "%s\n%sprecision: float64\nlr: 0\nweight_decay: 0\noptimizer: sgd\ndocuments: 60\nlengths: lognormal\nsteps: 6",
+    snprintf(settings, sizeof settings,
+             "%s\n%sprecision: float64\nlr: 0\nweight_decay: 0\noptimizer: sgd\ndocuments: 60\nlengths: lognormal\nsteps: 6",
              kinds[i], strstr(kinds[i], "tail") ? "" : "tail: pad\n");
     fixture_run(names[i], settings);
   }

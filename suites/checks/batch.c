@@ -70,7 +70,8 @@ static bool judge_sum(const struct run_data *run, const struct run_data *truth, 
   }
   if (sum == consumed(theirs)) return true;
   snprintf(out->worst, sizeof out->worst, "all micro-batches of all steps");
-  verdict_say(out, OUTCOME_FAIL, "%s have the hash %016" PRIx64 " over all replicas, the serial run's %016" PRIx64, out->worst, sum, consumed(theirs));
+  verdict_say(out, OUTCOME_FAIL, "%s have the hash %016" PRIx64 " over all replicas, the serial run's %016" PRIx64, out->worst, sum,
+              consumed(theirs));
   return false;
 }
 

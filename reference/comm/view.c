@@ -46,14 +46,14 @@ void view_extent(const struct tensor *t, const char **first, const char **end)
 }
 
 /* One pass over the first part for each further one: the order of additions is that of the
- * ranks for every element, and each pass is a plain vector loop. */
-#define REDUCE(T)                                                                     \
+ * ranks for every element, and each pass is a plain vector loop.  They are added as A: whole numbers wrap around. */
+#define REDUCE(T, A)                                                                  \
   do {                                                                                \
     T *sum = parts;                                                                   \
     for (int r = 1; r < n; r++) {                                                     \
       const T *x = (const T *)parts + (size_t)r * (size_t)count;                      \
       if (op == COMM_SUM)                                                             \
-        for (int64_t i = 0; i < count; i++) sum[i] = (T)(sum[i] + x[i]);              \
+        for (int64_t i = 0; i < count; i++) sum[i] = (T)((A)sum[i] + (A)x[i]);        \
       else                                                                            \
         for (int64_t i = 0; i < count; i++)                                           \
           if (x[i] > sum[i] || x[i] != x[i]) sum[i] = x[i]; /* a NaN stays */         \
@@ -80,12 +80,12 @@ REDUCE_NARROW(f16)
 void view_reduce(void *parts, int n, int64_t count, enum dtype type, enum comm_op op)
 {
   switch (type) {
-  case DTYPE_F64: REDUCE(double); break;
-  case DTYPE_F32: REDUCE(float); break;
+  case DTYPE_F64: REDUCE(double, double); break;
+  case DTYPE_F32: REDUCE(float, float); break;
   case DTYPE_BF16: reduce_bf16(parts, n, count, op); break;
   case DTYPE_F16: reduce_f16(parts, n, count, op); break;
-  case DTYPE_I32: REDUCE(int32_t); break;
-  case DTYPE_I64: REDUCE(int64_t); break;
+  case DTYPE_I32: REDUCE(int32_t, uint32_t); break;
+  case DTYPE_I64: REDUCE(int64_t, uint64_t); break;
   default: BUG_IF(true);
   }
 }

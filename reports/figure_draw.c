@@ -27,6 +27,24 @@ static void quoted(FILE *out, const char *text)
   fputc('"', out);
 }
 
+/* In lines of at most `columns` bytes, broken at blanks; a longer word stands alone. */
+static void quoted_lines(FILE *out, const char *text, int columns)
+{
+  char line[512];
+  while (*text) {
+    int end = (int)strlen(text);
+    if (end > columns) {
+      end = columns;
+      while (end > 0 && text[end] != ' ') end--;
+      if (end == 0) end = (int)strcspn(text, " ");
+    }
+    snprintf(line, sizeof line, "%.*s", end, text);
+    quoted(out, line);
+    text += end;
+    if (*text == ' ' && *++text) fputs(".\"\\n\".", out);
+  }
+}
+
 static bool drawable(const struct figure *f, double y) { return isfinite(y) && (!f->log_y || y > 0.0); }
 
 /* The top of what stands below series `last` at x in the same place: bars stack. */
@@ -154,7 +172,7 @@ static void write_script(FILE *out, const struct figure *f, const char *plots)
   fprintf(out, "set encoding utf8\nset grid ytics lc rgb '#cccccc'\nset border 3 lc rgb '#555555'\nset tics nomirror\n"
         "set key below left Left reverse samplen 2%s\nset xlabel ", f->n_rows && f->n_series > 3 ? " maxcols 2" : "");
   quoted(out, f->x_label);
-  fputs(" offset 0, 0.4\nset ylabel ", out); /* clear of the key below it */
+  fputs(f->n_names > 0 ? ".\"\\n\" offset 0, 0.4\nset ylabel " : " offset 0, 0.4\nset ylabel ", out); /* clear of the key below it */
   quoted(out, f->y_label);
   if (f->log_y) fputs("\nset logscale y\nset format y '10^{%T}'", out);
   if (f->has_least) fprintf(out, "\nset yrange [%.9g:*]", f->least);
@@ -175,7 +193,7 @@ static void write_script(FILE *out, const struct figure *f, const char *plots)
   fprintf(out, "\nset terminal svg size 760,%d dynamic enhanced font 'sans-serif,14'\nset output '%s/%s.svg'\n", height, plots, f->id);
   write_plot(out, f);
   fputs("set title ", out); /* on the page the title is text that wraps; the PNG carries its own */
-  quoted(out, f->title);
+  quoted_lines(out, f->title, 100);
   fprintf(out, "\nset terminal pngcairo size 1140,%d enhanced font 'sans-serif,14' background 'white'\nset output '%s/%s.png'\n", height * 3 / 2, plots, f->id);
   write_plot(out, f);
   fputs("set output\n", out);

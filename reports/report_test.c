@@ -175,7 +175,7 @@ static void memory_is_shown_by_stage_and_layout(void)
   for (int i = 0; i < 18; i++) strcat(many, STAGE("another", 3, 0, 1000));
   put("records.jsonl", many);
   CHECK_OK(report_write(dir));
-  CHECK(has("report.md", "At dp 4 90 % (ZeRO-1), 50 % (ZeRO-2) of plain memory a rank; within 50.0 % of the formula (farthest: four-z2)"));
+  CHECK(has("report.md", "At dp 4: 90 % (ZeRO-1), 50 % (ZeRO-2) of plain memory a rank; within 50.0 % of the formula (farthest: four-z2)"));
   CHECK(has("report.md", "within 10.0 % of the closed formula (farthest: two-z3)"));
   CHECK(has("report.md", "within 0.0 % of the closed formula (farthest: another)"));
   CHECK(has("report.md", "| four-z2 |") && has("report.md", "2.0000")); /* ZeRO's own figure, GiB */

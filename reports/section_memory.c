@@ -171,7 +171,7 @@ static void title_stages(struct figure *f, const json_t *const *points, int n, i
       used += (size_t)snprintf(left + used, sizeof left - used, "%s %.0f %% (ZeRO-%lld)", used ? "," : "", 100.0 * share, (long long)stage);
   }
   if (used)
-    figure_title(f, "At dp %lld%s of plain memory a rank; within %.1f %% of the formula (farthest: %s)",
+    figure_title(f, "At dp %lld:%s of plain memory a rank; within %.1f %% of the formula (farthest: %s)",
                  (long long)record_get_int(most, "got.dp", 0), left, 100.0 * off(points[farthest]), name_of(points[farthest]));
   else
     title_formula(f, points[farthest]);

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const categories[] = {"parameters", "gradients", "optimizer", "activations", "communication", "other"};
-enum { CATEGORIES = 6 };
+static const char *const categories[] = {"parameters", "gradients", "optimizer", "activations", "communication", "host", "other"};
+enum { CATEGORIES = 7 };
 
 double memory_needed(const struct run_config *c, int ranks_a_host) { return fitting_needed(c, ranks_a_host); }
 
@@ -34,7 +34,7 @@ void memory_refusal(const struct run_config *c, int ranks_a_host, double availab
   char nearest[200];
   const double needed_bytes = memory_needed(c, ranks_a_host);
   const int rank = worst_predicted(c, &x);
-  double left[] = {x.parameters_bytes, x.gradients_bytes, x.optimizer_bytes, x.activations_bytes, x.communication_bytes};
+  double left[] = {x.parameters_bytes, x.gradients_bytes, x.optimizer_bytes, x.activations_bytes, x.communication_bytes, x.host_bytes};
   size_t used = (size_t)snprintf(out, room, "%lld ranks of model %s need %.2f GiB of memory here, %.2f GiB are available; most on rank %d, %.0f bytes",
                                  (long long)config_ranks(c), c->model, needed_bytes / 1073741824, available_bytes / 1073741824, rank, x.total_bytes);
   for (int k = 0; k < 3 && used < room; k++) {
@@ -81,7 +81,7 @@ enum err memory_record(const struct plan *p, const struct trial *t, const struct
   const json_t *worst = worst_rank(run->data.records, &spread);
   if (worst == NULL) return ERR_OK;
   predict(&run->config, &x);
-  const double predicted[] = {x.parameters_bytes, x.gradients_bytes, x.optimizer_bytes, x.activations_bytes, x.communication_bytes};
+  const double predicted[] = {x.parameters_bytes, x.gradients_bytes, x.optimizer_bytes, x.activations_bytes, x.communication_bytes, x.host_bytes};
   const int64_t peak = mark_of(worst);
   char precision[CONFIG_NAME];
   opt_text(opt_find(run_options, run_options_count, "precision"), &run->config, precision, sizeof precision);

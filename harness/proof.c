@@ -45,7 +45,7 @@ bool proof_holds(const struct trial *proof, char *why, size_t bytes)
 
 const char *proof_no_speed(const struct run_config *c)
 {
-  if (c->device != DEVICE_CUDA) return NULL;
+  if (c->device != DEVICE_CUDA) return c->offload == OFFLOAD_NONE ? NULL : "what is offloaded stays in the memory that it leaves";
 #ifdef SHARDMARK_CUDA_HOST
   return "the cuda device of this build is no GPU";
 #else

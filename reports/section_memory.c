@@ -8,8 +8,8 @@
 
 static const double GiB = 1024.0 * 1024.0 * 1024.0;
 
-static const char *const parts[] = {"parameters", "gradients", "optimizer", "activations", "communication", "other", "unaccounted"};
-enum { PARTS = sizeof parts / sizeof *parts, PREDICTED = 5 };
+static const char *const parts[] = {"parameters", "gradients", "optimizer", "activations", "communication", "host", "other", "unaccounted"};
+enum { PARTS = sizeof parts / sizeof *parts, PREDICTED = 6 };
 
 static const struct column columns[] = {
   {"case", "case", "", NULL},
@@ -22,6 +22,7 @@ static const struct column columns[] = {
   {"optimizer", "optimizer", "GiB", "%.4f"},
   {"activations", "activations", "GiB", "%.4f"},
   {"communication", "communication", "GiB", "%.4f"},
+  {"host", "host", "GiB", "%.4f"},
   {"other", "other", "GiB", "%.4f"},
   {"unaccounted", "unaccounted", "GiB", "%.4f"},
   {"others", "left out: other ranks' of MPI's segments", "GiB", "%.4f"},
@@ -82,10 +83,10 @@ static enum err add_stacks(struct figure *f, const json_t *const *points, int n,
     figure_beside(f, 0, 2, false);
     for (int i = 0; i < n; i++) TRY(figure_point(f, (double)i, fmax(0.0, bytes_of(points[i], "", parts[k])) / GiB, NAN, NAN));
   }
-  for (int k = 0; k < PREDICTED; k++) {
+  for (int k = 0; k < PREDICTED; k++) { /* older records have no host */
     TRY(figure_series(f, FIGURE_BAR, "", k));
     figure_beside(f, 1, 2, true);
-    for (int i = 0; i < n; i++) TRY(figure_point(f, (double)i, bytes_of(points[i], "predicted", parts[k]) / GiB, NAN, NAN));
+    for (int i = 0; i < n; i++) TRY(figure_point(f, (double)i, fmax(0.0, bytes_of(points[i], "predicted", parts[k])) / GiB, NAN, NAN));
   }
   return ERR_OK;
 }
@@ -121,14 +122,15 @@ static int compare_int(const json_t *a, const json_t *b, const char *key)
   return (x > y) - (x < y);
 }
 
-/* Of one layout, type and number of parameters, which only the stage tells apart. */
+/* Of one layout, type and number of parameters, offloaded or not, which only the stage tells apart. */
 static int compare_layout(const json_t *a, const json_t *b)
 {
   static const char *const keys[] = {"got.tp", "got.pp", "got.dp", "got.rank_parameters"};
   const char *x = record_get_text(a, "got.precision"), *y = record_get_text(b, "got.precision");
   int order = strcmp(x ? x : "", y ? y : "");
   for (size_t i = 0; i < sizeof keys / sizeof *keys && order == 0; i++) order = compare_int(a, b, keys[i]);
-  return order;
+  const bool x_offloads = record_get_int(a, "got.host_bytes", 0) > 0, y_offloads = record_get_int(b, "got.host_bytes", 0) > 0;
+  return order ? order : x_offloads - y_offloads;
 }
 
 static int by_layout_and_stage(const void *a, const void *b)

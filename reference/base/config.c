@@ -78,6 +78,7 @@ const struct opt run_options[] = {
   {"overlap_gather",   OPT_BOOL, AT(overlap_gather),    "true",       "",                         "",          "zero: gather updated weights while the next forward runs"},
   {"overlap_p2p",      OPT_BOOL, AT(overlap_p2p),       "true",       "",                         "",          "passes go on while a pipeline's messages travel; false: each message is waited for at once"},
   {"recompute",        OPT_NAME, AT(recompute),         "none",       "none|selective|full",      "",          "made again in backward: nothing; attention, norms and GELU; all of a block but its input"},
+  {"offload",          OPT_NAME, AT(offload),           "none",       "none|optimizer",           "",          "kept in the host's memory, and copied to the device and back around an update, bucket by bucket: nothing; moments and master weights"},
   {"synchronous",      OPT_BOOL, AT(synchronous),       "false",      "",                         "",          "sends wait for their receiver"},
   {"transport",        OPT_NAME, AT(transport),         "nccl",       "nccl|staged",              "",          "device cuda: ranks exchange by NCCL, or through the host's memory and MPI (correctness only)"},
   {"nccl_algo",        OPT_NAME, AT(nccl_algo),         "auto",       "auto|ring|tree|nvls|nvlstree", "",      "device cuda, transport nccl: NCCL's algorithm; auto: its own choice"},
@@ -287,6 +288,16 @@ static enum err finish_transport(const struct run_config *c)
   return ERR_OK;
 }
 
+/* What an update keeps: AdamW's moments, and master weights where products read rounded ones. */
+static enum err finish_offload(const struct run_config *c)
+{
+  char name[CONFIG_NAME];
+  if (c->offload == OFFLOAD_OPTIMIZER && c->optimizer == OPTIMIZER_SGD && run_work_type(c) == run_state_type(c))
+    FAIL(ERR_CONFIG, "offload: optimizer with optimizer sgd and precision %s, which keep nothing between updates; valid: none, or optimizer adamw, or precision bf16, fp16",
+         name_of("precision", c, name));
+  return ERR_OK;
+}
+
 static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
 
 /* Whole heads to each of n tensor ranks. */
@@ -473,6 +484,7 @@ enum err config_finish(struct run_config *c)
   TRY(finish_reduce_type(&fresh));
   TRY(finish_scale(&fresh));
   TRY(finish_transport(&fresh));
+  TRY(finish_offload(&fresh));
   TRY(finish_layout(&fresh));
   TRY(finish_batches(&fresh));
   TRY(finish_training(&fresh));

@@ -30,6 +30,7 @@ enum reduce_mode { REDUCE_FAST, REDUCE_ORDERED };
 enum reduce_each { REDUCE_AUTO, REDUCE_STEP, REDUCE_MICROBATCH }; /* a finished config has no auto */
 enum reduce_type { REDUCE_TYPE_AUTO, REDUCE_TYPE_F32, REDUCE_TYPE_BF16 };
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+enum offloaded { OFFLOAD_NONE, OFFLOAD_OPTIMIZER };
 enum transport { TRANSPORT_NCCL, TRANSPORT_STAGED };
 enum dump { DUMP_NONE, DUMP_GRADIENTS, DUMP_ALL };
 enum device { DEVICE_CPU, DEVICE_LAZY, DEVICE_CUDA }; /* as enum dev_kind of the trainer */
@@ -80,6 +81,7 @@ struct run_config {
   int64_t reduce, reduce_each, reduce_type;
   int64_t bucket;           /* elements of one gradient bucket; 0: one bucket        */
   int64_t recompute;        /* what backward makes again instead of keeping it        */
+  int64_t offload;          /* what stands in the host's memory while it is not used   */
   bool overlap, overlap_gather, synchronous;
   bool overlap_p2p;         /* passes go on while a pipeline's messages travel       */
   int64_t transport;            /* device cuda: how ranks exchange                     */

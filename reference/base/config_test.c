@@ -170,6 +170,8 @@ static void contradictions_name_the_nearest_valid_values(void)
     {"precision=float64 reduce_type=float32", "reduce_type: float32 with precision float64; valid: auto", ERR_CONFIG},
     {"transport=staged", "transport: staged is a way between GPUs, but device is cpu; valid: nccl", ERR_CONFIG},
     {"device=lazy transport=staged", "but device is lazy", ERR_CONFIG},
+    {"offload=optimizer optimizer=sgd", "offload: optimizer with optimizer sgd and precision float32, which keep nothing between updates; valid: none, or optimizer adamw, or precision bf16, fp16", ERR_CONFIG},
+    {"offload=optimizer optimizer=sgd precision=float64", "optimizer sgd and precision float64, which keep nothing", ERR_CONFIG},
     {"replicas=2 dp=2", "replicas: 2 emulates ranks in a serial run, but dp is 2; valid: 1", ERR_CONFIG},
     {"replicas=2 tp=2", "replicas: 2 emulates ranks in a serial run, but tp is 2; valid: 1", ERR_CONFIG},
     {"tp_sums=2 pp=3", "tp_sums: 2 emulates ranks in a serial run, but pp is 3; valid: 1", ERR_CONFIG},

@@ -31,7 +31,7 @@ static int free_place(const struct comm_world *w)
 static enum err take_scratch(struct comm *c, void **out)
 {
   struct dev *d = dev_of(c->stream);
-  if (c->staged) TRY(dev_host_alloc(d, c->area, out));
+  if (c->staged) TRY(dev_host_alloc(d, c->area, "staged scratch", out));
   else TRY(dev_alloc(d, c->area, DEV_COMMUNICATION, "comm scratch", out));
   return ERR_OK;
 }

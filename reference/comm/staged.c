@@ -36,7 +36,7 @@ enum err staged_place(struct staged *s, size_t bytes, char **out)
   if (s->n == 0 || bytes > s->bytes) {
     const size_t wanted = bytes > 2 * s->bytes ? bytes : 2 * s->bytes;
     BUG_IF(s->n == BLOCKS);
-    TRY(dev_host_alloc(s->dev, wanted, &s->blocks[s->n]));
+    TRY(dev_host_alloc(s->dev, wanted, "staged data", &s->blocks[s->n]));
     s->n++;
     s->bytes = wanted;
   }

@@ -5,8 +5,8 @@
 
 const char *dev_category_name(enum dev_category c)
 {
-  static const char *const names[DEV_CATEGORIES] = {"parameters",  "gradients",     "optimizer",
-                                                    "activations", "communication", "other"};
+  static const char *const names[DEV_CATEGORIES] = {"parameters",    "gradients", "optimizer", "activations",
+                                                    "communication", "other",     "host"};
   return c >= 0 && c < DEV_CATEGORIES ? names[c] : "unknown";
 }
 
@@ -48,7 +48,7 @@ enum err dev_open(const struct dev_config *config, struct dev **out)
   d->phase = DEV_PHASE_OTHER;
   d->action = -1;
   d->step = d->microbatch = -1;
-  dev_memory_init(&d->memory);
+  dev_memory_init(&d->memory, config->kind);
   pthread_mutex_init(&d->trace.lock, NULL);
   for (int i = 0; i < DEV_STREAMS_MAX; i++) {
     d->streams[i].dev = d;

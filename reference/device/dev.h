@@ -65,7 +65,7 @@ void dev_unwatch(struct dev *d, enum err (*fn)(void *arg), void *arg);
 /* --- memory ------------------------------------------------------------- */
 
 /* What a block is for: the rows of the memory suite. */
-enum dev_category { DEV_PARAMETERS, DEV_GRADIENTS, DEV_OPTIMIZER, DEV_ACTIVATIONS, DEV_COMMUNICATION, DEV_OTHER, DEV_CATEGORIES };
+enum dev_category { DEV_PARAMETERS, DEV_GRADIENTS, DEV_OPTIMIZER, DEV_ACTIVATIONS, DEV_COMMUNICATION, DEV_OTHER, DEV_ON_HOST, DEV_CATEGORIES };
 const char *dev_category_name(enum dev_category c); /* "parameters", ... */
 
 /* One block of `bytes` (0 is allowed), aligned to 256, every byte 0xFF so that
@@ -74,9 +74,9 @@ const char *dev_category_name(enum dev_category c); /* "parameters", ... */
 enum err dev_alloc(struct dev *d, size_t bytes, enum dev_category category, const char *owner, void **out);
 void dev_free(struct dev *d, void *at); /* NULL is allowed; no queued work may still use it */
 
-/* Host memory that copies of this device reach directly: pinned for cuda, plain for the
- * others.  Aligned to 256, contents unknown.  Fails: ERR_MEMORY. */
-enum err dev_host_alloc(struct dev *d, size_t bytes, void **out);
+/* Host memory that copies of this device reach directly, and that its work may read and write in place, slowly: pinned for
+ * cuda, plain for the others.  Of category DEV_ON_HOST.  Aligned to 256, contents unknown.  Fails: ERR_MEMORY, as dev_alloc. */
+enum err dev_host_alloc(struct dev *d, size_t bytes, const char *owner, void **out);
 void dev_host_free(struct dev *d, void *at); /* NULL is allowed; no queued work may still use it */
 
 /* The life of a range begins: filled with 0xFF on stream s.  It ends: the same,
@@ -87,9 +87,9 @@ enum err dev_retire(struct dev_stream *s, void *at, size_t bytes);
 
 struct dev_usage {
   size_t now[DEV_CATEGORIES];     /* bytes held                                          */
-  size_t at_peak[DEV_CATEGORIES]; /* bytes held at the instant of the largest total       */
-  size_t peak;                    /* the largest total                                    */
-  int64_t allocations;            /* calls of dev_alloc so far: constant inside a step    */
+  size_t at_peak[DEV_CATEGORIES]; /* bytes held at the instant of the largest total; on cuda of DEV_ON_HOST the most ever */
+  size_t peak;                    /* the largest total; on cuda DEV_ON_HOST is no part of it */
+  int64_t allocations;            /* calls of dev_alloc and dev_host_alloc so far: constant inside a step */
   double mean_bytes;              /* time-weighted since the last dev_usage_restart()     */
 };
 void dev_usage(const struct dev *d, struct dev_usage *out);

@@ -68,7 +68,7 @@ static void cuda_close(struct dev *d)
 {
   struct dev_cuda_device *c = d->cuda;
   if (c == NULL) return;
-  while (c->pinned != NULL) dev_cuda_host_free(d, c->pinned->at);
+  while (c->pinned != NULL) dev_cuda_host_free(d, c->pinned->at, c->pinned->bytes);
   dev_arena_release(d);
   if (c->epoch != NULL) (void)cudaEventDestroy(c->epoch);
   if (c->own != NULL) (void)cudaStreamDestroy(c->own);

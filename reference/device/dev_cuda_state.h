@@ -61,7 +61,7 @@ struct dev_staging {
 };
 enum err dev_cuda_copy(struct dev_stream *s, const char *name, enum dev_way way, void *to, const void *from, size_t bytes);
 enum err dev_cuda_host_alloc(struct dev *d, size_t bytes, void **out);
-void dev_cuda_host_free(struct dev *d, void *at);
+void dev_cuda_host_free(struct dev *d, void *at, size_t bytes);
 /* Piece `number` is done (or dropped: then nothing reaches the host).  The lock is held. */
 void dev_staging_passed(struct dev_stream *s, const struct dev_work *w, int64_t number, bool dropped);
 void dev_staging_release(struct dev_stream *s);

@@ -77,7 +77,7 @@ static void hosted_work_stands_between_kernels(void)
   const struct dev_kernel hosted = {.name = "double", .start = double_it, .test = nothing_test};
   const int zero = 0;
   void *pinned;
-  CHECK_OK(dev_host_alloc(d, sizeof(int), &pinned));
+  CHECK_OK(dev_host_alloc(d, sizeof(int), "pinned", &pinned));
   int *between = pinned, *at = ints(d, s, &zero, 1), want = 0, got = -1;
   for (int i = 0; i < 12; i++) {
     CHECK_OK(submit_add(s, at, at, i, 200));
@@ -102,7 +102,7 @@ static void events_order_kernels_and_hosted_work(void)
   const struct dev_kernel hosted = {.name = "double", .start = double_it, .test = nothing_test};
   const int zero = 0;
   void *pinned;
-  CHECK_OK(dev_host_alloc(d, sizeof(int), &pinned));
+  CHECK_OK(dev_host_alloc(d, sizeof(int), "pinned", &pinned));
   int *between = pinned, *at = ints(d, compute, &zero, 1), want = 0, got = -1;
   for (int i = 0; i < 12; i++) {
     CHECK_OK(submit_add(compute, at, at, i, 500));
@@ -216,7 +216,7 @@ static enum err use_everything(struct dev *d)
   int64_t n, lost;
   void *pinned;
   TRY(dev_trace(d, 100));
-  TRY(dev_host_alloc(d, 100, &pinned));
+  TRY(dev_host_alloc(d, 100, "pinned", &pinned));
   int *at = ints(d, s, &(int){0}, 1);
   TRY(submit_add(s, at, at, 1, 0));
   TRY(submit_sleep(t, 0));

@@ -49,18 +49,6 @@ void dev_host_unblock(struct dev *d, void *at, size_t bytes)
   else munmap(at, bytes);
 }
 
-enum err dev_host_buffer(struct dev *d, size_t bytes, void **out)
-{
-  (void)d;
-  return aligned(bytes, out);
-}
-
-void dev_host_unbuffer(struct dev *d, void *at)
-{
-  (void)d;
-  free(at);
-}
-
 /* --- copies -------------------------------------------------------------------------- */
 
 struct copy_args {

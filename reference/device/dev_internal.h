@@ -101,7 +101,7 @@ struct dev_backend {
   enum err (*alloc)(struct dev *d, size_t bytes, void **out);              /* filled with 0xFF; ERR_MEMORY: the text is "" or says what the device has */
   void (*free)(struct dev *d, void *at, size_t bytes);
   enum err (*host_alloc)(struct dev *d, size_t bytes, void **out);
-  void (*host_free)(struct dev *d, void *at);
+  void (*host_free)(struct dev *d, void *at, size_t bytes);
   enum err (*copy)(struct dev_stream *s, const char *name, enum dev_way way, void *to, const void *from, size_t bytes);
 
   void (*health)(struct dev *d, struct dev_health *out);                   /* what it knows; the rest stays   */
@@ -113,8 +113,6 @@ extern const struct dev_backend dev_cpu_backend, dev_lazy_backend, dev_cuda_back
 
 enum err dev_host_block(struct dev *d, size_t bytes, void **out);
 void dev_host_unblock(struct dev *d, void *at, size_t bytes);
-enum err dev_host_buffer(struct dev *d, size_t bytes, void **out);
-void dev_host_unbuffer(struct dev *d, void *at);
 enum err dev_host_copy(struct dev_stream *s, const char *name, enum dev_way way, void *to, const void *from, size_t bytes);
 enum err dev_host_open(struct dev *d);
 void dev_host_close(struct dev *d);
@@ -126,7 +124,7 @@ void dev_host_describe(const struct dev *d, char *out, size_t bytes);
 #define DEV_HOST                                                                                                 \
   .open = dev_host_open, .close = dev_host_close, .event_create = dev_host_event, .event_destroy = dev_host_unevent, \
   .record = dev_host_event, .await_event = dev_host_await_event, .traced = dev_host_open, .alloc = dev_host_block,   \
-  .free = dev_host_unblock, .host_alloc = dev_host_buffer, .host_free = dev_host_unbuffer, .copy = dev_host_copy,    \
+  .free = dev_host_unblock, .host_alloc = dev_host_block, .host_free = dev_host_unblock, .copy = dev_host_copy,    \
   .health = dev_host_health, .describe = dev_host_describe
 
 /* --- dev_memory.c ------------------------------------------------------------ */
@@ -143,8 +141,9 @@ struct dev_memory {
   struct dev_usage usage;
   double since_ms, integral; /* of bytes held over time, since the last restart */
   double at_ms;              /* up to here                                       */
+  bool host_apart;           /* the host's memory is no part of the device's     */
 };
-void dev_memory_init(struct dev_memory *m);
+void dev_memory_init(struct dev_memory *m, enum dev_kind kind);
 void dev_memory_release(struct dev *d);
 const struct dev_block *dev_memory_find(const struct dev_memory *m, uintptr_t address); /* NULL: not ours */
 

@@ -6,12 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-void dev_memory_init(struct dev_memory *m) { m->since_ms = m->at_ms = clock_ms(); }
+void dev_memory_init(struct dev_memory *m, enum dev_kind kind)
+{
+  m->since_ms = m->at_ms = clock_ms();
+  m->host_apart = kind == DEV_CUDA;
+}
+
+/* To where it is from. */
+static void give_back(struct dev *d, const struct dev_block *b)
+{
+  if (b->category == DEV_ON_HOST) d->backend->host_free(d, b->at, b->bytes);
+  else d->backend->free(d, b->at, b->bytes);
+}
 
 void dev_memory_release(struct dev *d)
 {
   struct dev_memory *m = &d->memory;
-  for (int i = 0; i < m->n; i++) d->backend->free(d, m->blocks[i].at, m->blocks[i].bytes);
+  for (int i = 0; i < m->n; i++) give_back(d, &m->blocks[i]);
   free(m->blocks);
 }
 
@@ -24,18 +35,21 @@ const struct dev_block *dev_memory_find(const struct dev_memory *m, uintptr_t ad
   return NULL;
 }
 
-static size_t total(const struct dev_usage *u)
+/* Of the device's memory; of the host's where that is another. */
+static size_t held(const struct dev_memory *m, bool on_host)
 {
   size_t sum = 0;
-  for (int c = 0; c < DEV_CATEGORIES; c++) sum += u->now[c];
+  for (int c = 0; c < DEV_CATEGORIES; c++)
+    if (!m->host_apart || (c == DEV_ON_HOST) == on_host) sum += m->usage.now[c];
   return sum;
 }
+static size_t total(const struct dev_memory *m) { return held(m, false); }
 
 /* What was held until now enters the mean. */
 static void account(struct dev_memory *m)
 {
   const double now = clock_ms();
-  m->integral += (double)total(&m->usage) * (now - m->at_ms);
+  m->integral += (double)total(m) * (now - m->at_ms);
   m->at_ms = now;
 }
 
@@ -65,11 +79,10 @@ static void largest_owners(const struct dev_memory *m, char *out, size_t room)
   }
 }
 
-enum err dev_alloc(struct dev *d, size_t bytes, enum dev_category category, const char *owner, void **out)
+/* From the device, or from the host; known from now on. */
+static enum err take(struct dev *d, size_t bytes, enum dev_category category, const char *owner, void **out)
 {
   struct dev_memory *m = &d->memory;
-  *out = NULL;
-  if (category < 0 || category >= DEV_CATEGORIES) FAIL(ERR_ARG, "%s: category %d", owner, (int)category);
   if (m->n == m->room) {
     const int room = m->room ? 2 * m->room : 32;
     struct dev_block *grown = realloc(m->blocks, (size_t)room * sizeof *grown);
@@ -78,13 +91,14 @@ enum err dev_alloc(struct dev *d, size_t bytes, enum dev_category category, cons
     m->room = room;
   }
   void *at = NULL;
-  const enum err e = d->backend->alloc(d, bytes, &at);
+  const bool on_host = category == DEV_ON_HOST;
+  const enum err e = on_host ? d->backend->host_alloc(d, bytes, &at) : d->backend->alloc(d, bytes, &at);
   if (e == ERR_MEMORY) {
     char owners[400], device[200];
     snprintf(device, sizeof device, "%s", err_text());
     largest_owners(m, owners, sizeof owners);
     FAIL(ERR_MEMORY, "%s '%s': no memory for %zu bytes beside the %zu held%s; %s", dev_category_name(category), owner,
-         bytes, total(&m->usage), device, owners);
+         bytes, held(m, on_host), device, owners);
   }
   TRY(e);
 
@@ -93,12 +107,27 @@ enum err dev_alloc(struct dev *d, size_t bytes, enum dev_category category, cons
   struct dev_usage *u = &m->usage;
   u->allocations++;
   u->now[category] += bytes;
-  if (total(u) > u->peak) {
-    u->peak = total(u);
+  const size_t on_host_most = u->now[DEV_ON_HOST] > u->at_peak[DEV_ON_HOST] ? u->now[DEV_ON_HOST] : u->at_peak[DEV_ON_HOST];
+  if (total(m) > u->peak) {
+    u->peak = total(m);
     memcpy(u->at_peak, u->now, sizeof u->now);
   }
+  if (m->host_apart) u->at_peak[DEV_ON_HOST] = on_host_most;
   *out = at;
   return ERR_OK;
+}
+
+enum err dev_alloc(struct dev *d, size_t bytes, enum dev_category category, const char *owner, void **out)
+{
+  *out = NULL;
+  if (category < 0 || category >= DEV_ON_HOST) FAIL(ERR_ARG, "%s: category %d", owner, (int)category);
+  return take(d, bytes, category, owner, out);
+}
+
+enum err dev_host_alloc(struct dev *d, size_t bytes, const char *owner, void **out)
+{
+  *out = NULL;
+  return take(d, bytes, DEV_ON_HOST, owner, out);
 }
 
 /* Work that may still use the block: named, and done before the memory goes. */
@@ -115,29 +144,27 @@ static void check_unused(struct dev *d, const struct dev_block *b)
   dev_clocks_forget(d->clocks, &range);
 }
 
-void dev_free(struct dev *d, void *at)
+static void give(struct dev *d, void *at, bool on_host)
 {
-  if (at == NULL) return;
   struct dev_memory *m = &d->memory;
   int i = 0;
   while (i < m->n && m->blocks[i].at != at) i++;
-  BUG_IF(i == m->n); /* not a block of this device, or freed twice */
+  BUG_IF(i == m->n || (m->blocks[i].category == DEV_ON_HOST) != on_host); /* not such a block of this device, or freed twice */
   check_unused(d, &m->blocks[i]);
   account(m);
   m->usage.now[m->blocks[i].category] -= m->blocks[i].bytes;
-  d->backend->free(d, at, m->blocks[i].bytes);
+  give_back(d, &m->blocks[i]);
   m->blocks[i] = m->blocks[--m->n];
 }
 
-enum err dev_host_alloc(struct dev *d, size_t bytes, void **out)
+void dev_free(struct dev *d, void *at)
 {
-  *out = NULL;
-  return d->backend->host_alloc(d, bytes, out);
+  if (at != NULL) give(d, at, false);
 }
 
 void dev_host_free(struct dev *d, void *at)
 {
-  if (at != NULL) d->backend->host_free(d, at);
+  if (at != NULL) give(d, at, true);
 }
 
 void dev_usage(const struct dev *d, struct dev_usage *out)
@@ -146,7 +173,7 @@ void dev_usage(const struct dev *d, struct dev_usage *out)
   account(&m);
   *out = m.usage;
   const double ms = m.at_ms - m.since_ms;
-  out->mean_bytes = ms > 0 ? m.integral / ms : (double)total(&m.usage);
+  out->mean_bytes = ms > 0 ? m.integral / ms : (double)total(&m);
 }
 
 void dev_usage_restart(struct dev *d)

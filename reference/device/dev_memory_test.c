@@ -94,8 +94,8 @@ static void host_memory_is_reached_by_copies(void)
   EACH_KIND(d) {
     struct dev_stream *s = stream(d, "compute", DEV_COMPUTE);
     void *in, *out, *at = block(d, 1000, DEV_OTHER, "between");
-    CHECK_OK(dev_host_alloc(d, 1000, &in));
-    CHECK_OK(dev_host_alloc(d, 1000, &out));
+    CHECK_OK(dev_host_alloc(d, 1000, "pinned", &in));
+    CHECK_OK(dev_host_alloc(d, 1000, "pinned", &out));
     CHECK((uintptr_t)in % 256 == 0 && (uintptr_t)out % 256 == 0);
     memset(in, 7, 1000);
     CHECK_OK(dev_copy_in(s, at, in, 1000));
@@ -105,7 +105,7 @@ static void host_memory_is_reached_by_copies(void)
     dev_host_free(d, in);
     dev_host_free(d, out);
     dev_host_free(d, NULL);
-    CHECK_ERR(dev_host_alloc(d, SIZE_MAX, &in), ERR_MEMORY);
+    CHECK_ERR(dev_host_alloc(d, SIZE_MAX, "pinned", &in), ERR_MEMORY);
     CHECK(in == NULL);
   }
 }
@@ -203,6 +203,32 @@ static void a_refusal_names_the_largest_owners(void)
   dev_close(d);
 }
 
+/* The host's memory counts where it is the device's, and has a category of its own. */
+static void memory_of_the_host_is_accounted_apart(void)
+{
+  EACH_KIND(d) {
+    struct dev_usage u;
+    void *host, *more;
+    block(d, 100, DEV_PARAMETERS, "weights");
+    CHECK_OK(dev_host_alloc(d, 1000, "moments", &host));
+    dev_usage(d, &u);
+    const bool apart = dev_kind_of(d) == DEV_CUDA;
+    CHECK(u.now[DEV_ON_HOST] == 1000 && u.now[DEV_PARAMETERS] == 100 && u.allocations == 2);
+    CHECK(u.peak == (apart ? 100 : 1100) && u.mean_bytes <= (double)u.peak);
+    CHECK_ERR(dev_host_alloc(d, SIZE_MAX, "masters", &more), ERR_MEMORY);
+    CHECK(more == NULL);
+    CHECK_TEXT_HAS(err_text(), apart ? "bytes beside the 1000 held" : "bytes beside the 1100 held");
+    CHECK_TEXT_HAS(err_text(), "host 'masters': no memory for 18446744073709551615 ");
+    CHECK_TEXT_HAS(err_text(), "the largest: moments 1000 bytes, weights 100 bytes");
+    CHECK_ERR(dev_alloc(d, 8, DEV_ON_HOST, "odd", &more), ERR_ARG);
+    dev_host_free(d, host);
+    block(d, 50, DEV_OTHER, "late");
+    dev_usage(d, &u);
+    CHECK(u.at_peak[DEV_ON_HOST] == 1000 && u.at_peak[DEV_OTHER] == (apart ? 50 : 0));
+    CHECK(u.now[DEV_ON_HOST] == 0 && u.peak == (apart ? 150 : 1100));
+  }
+}
+
 static void a_refusal_with_fewer_owners_names_those(void)
 {
   struct dev *d = open_kind(kind_at(0));
@@ -220,6 +246,7 @@ static void categories_and_phases_have_names(void)
 {
   CHECK(strcmp(dev_category_name(DEV_PARAMETERS), "parameters") == 0);
   CHECK(strcmp(dev_category_name(DEV_OTHER), "other") == 0);
+  CHECK(strcmp(dev_category_name(DEV_ON_HOST), "host") == 0);
   CHECK(strcmp(dev_category_name(DEV_CATEGORIES), "unknown") == 0);
   CHECK(strcmp(dev_phase_name(DEV_PHASE_DATA), "data") == 0);
   CHECK(strcmp(dev_phase_name(DEV_PHASE_EVAL), "eval") == 0);
@@ -237,7 +264,8 @@ int main(void)
       TEST(usage_is_known_by_category_also_at_the_peak),
       TEST(the_mean_weighs_bytes_by_time),
       TEST(a_refusal_names_the_largest_owners),
-      TEST(a_refusal_with_fewer_owners_names_those),
+      TEST(memory_of_the_host_is_accounted_apart),
+    TEST(a_refusal_with_fewer_owners_names_those),
       TEST(categories_and_phases_have_names),
   };
   return test_main("dev_memory", tests, sizeof tests / sizeof *tests);

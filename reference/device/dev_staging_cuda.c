@@ -29,8 +29,9 @@ enum err dev_cuda_host_alloc(struct dev *d, size_t bytes, void **out)
   return ERR_OK;
 }
 
-void dev_cuda_host_free(struct dev *d, void *at)
+void dev_cuda_host_free(struct dev *d, void *at, size_t bytes)
 {
+  (void)bytes;
   struct dev_pinned **p = &d->cuda->pinned;
   while (*p != NULL && (*p)->at != at) p = &(*p)->next;
   BUG_IF(*p == NULL);

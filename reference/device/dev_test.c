@@ -306,7 +306,7 @@ static void asynchronous_work_is_in_order_too(void)
       struct dev_stream *s = stream(d, "comm", roles[r]), *busy = stream(d, "compute", DEV_COMPUTE);
       int *before, after = 0;
       void *pinned, *at;
-      CHECK_OK(dev_host_alloc(d, sizeof *before, &pinned));
+      CHECK_OK(dev_host_alloc(d, sizeof *before, "pinned", &pinned));
       CHECK_OK(dev_alloc(d, sizeof *before, DEV_OTHER, "between", &at));
       before = pinned;
       const struct late_args args = {.to = before, .value = 41, .polls = 60, .looked = -1};

@@ -60,7 +60,7 @@ static inline struct tensor made(enum dtype type, int64_t rows, int64_t cols, in
   const int64_t count = rows * cols, here = count < PIECE ? count : PIECE;
   const size_t size = dtype_bytes(type);
   need(dev_alloc(dev, (size_t)count * size, DEV_OTHER, "bench", &at));
-  need(dev_host_alloc(dev, (size_t)here * size, &piece));
+  need(dev_host_alloc(dev, (size_t)here * size, "piece", &piece));
   fill_piece(type, here, part++, limit, piece);
   for (int64_t first = 0; first < count; first += here)
     need(dev_copy_in(stream, (char *)at + (size_t)first * size, piece, (size_t)(count - first < here ? count - first : here) * size));

@@ -10,6 +10,7 @@
 
 #include "base/fault.h"
 #include "ops/ops.h"
+#include "optim/offload.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -43,6 +44,7 @@ struct part {
 struct optim {
   struct optim_config given;
   struct flat_buffer moments1, moments2;
+  struct offload *offload; /* NULL: what updates keep is on the device */
   struct scalars *scalars; /* device */
   double *sums;            /* device: of shard part p, squares of trained row k at p * rows + k, in table order; the rest is not used */
   double *squares;         /* device: of the pieces of one row */
@@ -85,7 +87,8 @@ static int most_pieces(const struct optim *o)
 static enum err create_moments(struct optim *o, const char *owner, struct flat_buffer *out)
 {
   const enum dtype type = run_state_type(o->given.run);
-  struct flat_buffer m = {NULL, type, o->n_parts == o->given.flat->shards ? FLAT_WHOLE : FLAT_SHARD};
+  struct flat_buffer m = {.type = type, .hold = o->n_parts == o->given.flat->shards ? FLAT_WHOLE : FLAT_SHARD};
+  if (o->given.run->offload == OFFLOAD_OPTIMIZER) return offload_buffer(o->given.dev, o->given.flat, owner, type, m.hold, out);
   const int64_t count = flat_buffer_count(o->given.flat, &m);
   TRY(dev_alloc(o->given.dev, (size_t)count * dtype_bytes(type), DEV_OPTIMIZER, owner, &m.at));
   *out = m;
@@ -149,6 +152,39 @@ static enum err list_trained(struct optim *o)
   return ERR_OK;
 }
 
+/* What takes updates, of all shards that are here. */
+static enum err list_updated(const struct optim *o, struct flat_piece **out, int *n)
+{
+  int most = 0;
+  for (int p = 0; p < o->n_parts; p++) most += o->parts[p].n;
+  *out = malloc((size_t)(most + 1) * sizeof **out);
+  if (*out == NULL) FAIL(ERR_MEMORY, "optimizer: %d pieces", most);
+  *n = 0;
+  for (int p = 0; p < o->n_parts; p++)
+    for (int k = 0; k < o->n_trained; k++) {
+      const struct part *part = &o->parts[p];
+      const int row = o->trained[k].row;
+      for (int i = part->first[row]; i < part->first[row + 1]; i++) (*out)[(*n)++] = part->pieces[i];
+    }
+  return ERR_OK;
+}
+
+static enum err create_offload(struct optim *o)
+{
+  struct offload_config c = {.flat = o->given.flat, .compute = o->given.compute};
+  struct flat_piece *pieces;
+  if (o->given.weights.offloaded) c.buffers[c.n_buffers++] = o->given.weights;
+  if (o->moments1.at) {
+    c.buffers[c.n_buffers++] = o->moments1;
+    c.buffers[c.n_buffers++] = o->moments2;
+  }
+  TRY(list_updated(o, &pieces, &c.n_pieces));
+  c.pieces = pieces;
+  const enum err err = offload_create(&c, &o->offload);
+  free(pieces);
+  return err ? err_trace(err, __FILE__, __LINE__) : ERR_OK;
+}
+
 enum err optim_create(const struct optim_config *config, struct optim **out)
 {
   enum err err;
@@ -159,6 +195,7 @@ enum err optim_create(const struct optim_config *config, struct optim **out)
   TRY_TO(destroy, list_trained(o));
   TRY_TO(destroy, list_parts(o));
   TRY_TO(destroy, allocate(o));
+  if (o->given.run->offload == OFFLOAD_OPTIMIZER) TRY_TO(destroy, create_offload(o));
   *out = o;
   return ERR_OK;
 
@@ -174,8 +211,9 @@ void optim_destroy(struct optim *o)
   for (int i = 0; i < OPTIM_AHEAD; i++)
     if (o->copied[i]) dev_event_destroy(o->copied[i]);
   dev_free(o->given.dev, o->scalars);
-  dev_free(o->given.dev, o->moments1.at);
-  dev_free(o->given.dev, o->moments2.at);
+  offload_destroy(o->offload);
+  offload_free(o->given.dev, &o->moments1);
+  offload_free(o->given.dev, &o->moments2);
   for (int p = 0; p < o->n_parts; p++) {
     free(o->parts[p].pieces);
     free(o->parts[p].first);
@@ -278,9 +316,10 @@ static enum err find_factor(struct optim *o)
   return op_clip_factor(o->given.compute, &factor, &norm, &squares, o->given.run->clip);
 }
 
-static enum err update_piece(struct optim *o, const struct flat_piece *p)
+/* What is kept of a piece: w, m, v; the last two are not read under SGD. */
+static enum err update_piece(struct optim *o, const struct flat_piece *p, const struct tensor kept[3])
 {
-  const struct tensor w = flat_view(&o->given.weights, p), g = flat_view(&o->given.gradients, p);
+  const struct tensor w = kept[0], m = kept[1], v = kept[2], g = flat_view(&o->given.gradients, p);
   const struct tensor lr = optim_lr(o), factor = optim_factor(o);
   const bool rounds = o->given.rounded.at != NULL;
   const struct tensor copy = rounds ? flat_view(&o->given.rounded, p) : w, *rounded = rounds ? &copy : NULL;
@@ -289,9 +328,25 @@ static enum err update_piece(struct optim *o, const struct flat_piece *p)
   if (o->given.run->optimizer == OPTIMIZER_SGD) return op_sgd(o->given.compute, &w, rounded, &g, &lr, &factor, skip, decay);
 
   const struct op_adamw rule = {o->given.run->beta1, o->given.run->beta2, o->given.run->eps, decay};
-  const struct tensor m = flat_view(&o->moments1, p), v = flat_view(&o->moments2, p);
   const struct tensor t = tensor_at(&o->scalars->now.update, DTYPE_I64, 1, 1);
   return op_adamw(o->given.compute, &w, rounded, &m, &v, &g, &lr, &t, &factor, skip, &rule);
+}
+
+static enum err update_resident(struct optim *o, const struct flat_piece *p)
+{
+  const bool moments = o->moments1.at != NULL;
+  const struct tensor none = {0}, kept[] = {flat_view(&o->given.weights, p), moments ? flat_view(&o->moments1, p) : none,
+                                            moments ? flat_view(&o->moments2, p) : none};
+  return update_piece(o, p, kept);
+}
+
+/* An offload_update: what is offloaded comes in the order of create_offload. */
+static enum err update_offloaded(void *optim, const struct flat_piece *p, const struct tensor *state)
+{
+  struct optim *o = optim;
+  const bool masters = o->given.weights.offloaded;
+  const struct tensor kept[] = {masters ? state[0] : flat_view(&o->given.weights, p), state[masters], state[masters + 1]};
+  return update_piece(o, p, kept);
 }
 
 enum err optim_step(struct optim *o, int64_t update)
@@ -301,14 +356,17 @@ enum err optim_step(struct optim *o, int64_t update)
   TRY(unscale(o));
   TRY(find_factor(o));
   if (fault_is(FAULT_PR_OVERFLOW_RETURN_MISPLACED) && o->given.scale) return ERR_OK; /* behind the question, whatever the answer */
+  if (o->offload) return offload_walk(o->offload, update_offloaded, o);
   for (int p = 0; p < o->n_parts; p++)
     for (int k = 0; k < o->n_trained; k++) {
       const struct part *part = &o->parts[p];
       const int row = o->trained[k].row;
-      for (int i = part->first[row]; i < part->first[row + 1]; i++) TRY(update_piece(o, &part->pieces[i]));
+      for (int i = part->first[row]; i < part->first[row + 1]; i++) TRY(update_resident(o, &part->pieces[i]));
     }
   return ERR_OK;
 }
+
+enum err optim_settle(struct optim *o) { return o->offload ? offload_settle(o->offload) : ERR_OK; }
 
 struct tensor optim_norm(const struct optim *o) { return scalar(&o->scalars->norm); }
 struct tensor optim_factor(const struct optim *o) { return scalar(&o->scalars->factor); }

@@ -15,6 +15,9 @@
  *
  * Everything that changes from step to step is on the device: no round
  * trip to the host.
+ *
+ * With run->offload the moments, and the weights if they are master copies, are in the host's memory (offload.h): the same
+ * rule on the same pieces, so the same bits.
  */
 #ifndef OPTIM_OPTIM_H
 #define OPTIM_OPTIM_H
@@ -34,7 +37,7 @@ struct optim_config {
   struct dev_stream *compute;
   struct comm *shards;              /* on compute, in order of their shards; NULL: this rank has them all */
   struct comm *norm;                /* on compute, over all ranks that hold a part of the model; NULL: this one holds all */
-  struct flat_buffer weights, gradients; /* of run_state_type                                            */
+  struct flat_buffer weights, gradients; /* of run_state_type; the weights may be offloaded               */
   struct flat_buffer rounded;       /* bf16, fp16: copy of the weights, rounded at each update; else at NULL */
   struct loss_scale *scale;         /* NULL: gradients are as they are                                   */
 };
@@ -48,8 +51,11 @@ enum { OPTIM_AHEAD = 8 };
 enum err optim_step(struct optim *o, int64_t update);
 /* Device scalars of the last step, f64 [1,1].  The norm is taken before clipping. */
 struct tensor optim_norm(const struct optim *o), optim_factor(const struct optim *o), optim_lr(const struct optim *o);
-/* Moments (at NULL under SGD), of all or of the rank's shard; padding and rows that take no update stay zero. */
+/* Moments (at NULL under SGD), of all or of the rank's shard; padding and rows that take no update stay zero.  Where they are
+ * offloaded, as what is offloaded of the weights, they may be read once optim_settle() was queued. */
 struct flat_buffer optim_moments1(const struct optim *o), optim_moments2(const struct optim *o);
+/* The compute stream waits until what is offloaded stands where it belongs; nothing where nothing is. */
+enum err optim_settle(struct optim *o);
 /* The learning rate of an update, closed form.  With w = lr_warmup, d = lr_decay:
  *   update <= w:  lr * update / w
  *   after that:   constant: lr;  cosine: lr_min + (lr - lr_min) * (1 + cos(pi * x)) / 2,

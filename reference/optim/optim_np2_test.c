@@ -96,8 +96,8 @@ static void open_part(struct part *p, const struct run_config *c, bool alone, in
   put(p, 1, p->gradients);
   const struct optim_config config = {.run = &p->run, .table = p->table, .flat = p->flat, .place = &p->place, .dev = p->dev,
                                       .compute = p->compute, .norm = p->norm, .shards = p->shards, .shard = comm_rank(world),
-                                      .weights = {p->weights, DTYPE_F64, p->shards ? FLAT_PIECES : FLAT_WHOLE},
-                                      .gradients = {p->gradients, DTYPE_F64, p->shards ? FLAT_PIECES : FLAT_WHOLE}};
+                                      .weights = {.at = p->weights, .type = DTYPE_F64, .hold = p->shards ? FLAT_PIECES : FLAT_WHOLE},
+                                      .gradients = {.at = p->gradients, .type = DTYPE_F64, .hold = p->shards ? FLAT_PIECES : FLAT_WHOLE}};
   CHECK_OK(optim_create(&config, &p->optim));
 }
 

@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "base/rng.h"
 #include "device/dev_mirror.h"
+#include "optim/offload.h"
 #include "testing/check.h"
 
 #include <math.h>
@@ -18,7 +19,8 @@ struct rig {
   struct dev *dev;
   struct dev_stream *compute;
   struct optim *optim;
-  void *weights, *gradients, *rounded; /* rounded: with bf16 */
+  void *weights, *gradients, *rounded; /* rounded: with bf16, where weights may be offloaded */
+  bool masters_offloaded;
   enum dtype type;
   size_t bytes;
   double *w, *g; /* host copies of what was put in, as double */
@@ -82,9 +84,9 @@ static struct optim_config config_of(const struct rig *r)
 {
   return (struct optim_config){.run = &r->run, .table = r->table, .flat = r->flat, .place = &params_place_alone, .dev = r->dev,
                                .compute = r->compute,
-                               .weights = {r->weights, r->type, FLAT_WHOLE},
-                               .gradients = {r->gradients, r->type, FLAT_WHOLE},
-                               .rounded = {r->rounded, DTYPE_BF16, FLAT_WHOLE}};
+                               .weights = {.at = r->weights, .type = r->type, .hold = FLAT_WHOLE, .offloaded = r->masters_offloaded},
+                               .gradients = {.at = r->gradients, .type = r->type, .hold = FLAT_WHOLE},
+                               .rounded = {.at = r->rounded, .type = DTYPE_BF16, .hold = FLAT_WHOLE}};
 }
 
 /* Random weights and gradients of about the same size; unused rows have gradient zero. */
@@ -95,7 +97,7 @@ static bool rig_open(struct rig *r, const struct run_config *c, const struct dev
   r->type = run_state_type(c);
   const struct dev_config here = mirror_config(d);
   if (!CHECK_OK(dev_open(&here, &r->dev)) || !CHECK_OK(dev_stream_open(r->dev, "compute", DEV_COMPUTE, &r->compute)) ||
-      !CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, &params_place_alone, 16, 1, false, 0, &r->flat)))
+      !CHECK_OK(params_create(c, &r->table)) || !CHECK_OK(flat_create(r->table, &params_place_alone, 16, 1, false, c->bucket, &r->flat)))
     return false;
   r->bytes = (size_t)r->flat->count * dtype_bytes(r->type);
   r->w = calloc((size_t)r->flat->count, sizeof *r->w);
@@ -107,21 +109,28 @@ static bool rig_open(struct rig *r, const struct run_config *c, const struct dev
       r->w[r->flat->offset[i] + k] = (float)rng_normal(key, (uint64_t)(2 * k));
       r->g[r->flat->offset[i] + k] = r->table->rows[i].unused ? 0.0 : (float)rng_normal(key, (uint64_t)(2 * k + 1));
     }
-  if (!CHECK_OK(dev_alloc(r->dev, r->bytes, DEV_PARAMETERS, "weights", &r->weights)) ||
-      !CHECK_OK(dev_alloc(r->dev, r->bytes, DEV_GRADIENTS, "gradients", &r->gradients)))
+  r->masters_offloaded = c->offload == OFFLOAD_OPTIMIZER && run_work_type(c) != r->type;
+  struct flat_buffer masters = {.at = NULL};
+  if (r->masters_offloaded ? !CHECK_OK(offload_buffer(r->dev, r->flat, "masters", r->type, FLAT_WHOLE, &masters))
+                           : !CHECK_OK(dev_alloc(r->dev, r->bytes, DEV_PARAMETERS, "weights", &r->weights)))
+    return false;
+  if (r->masters_offloaded) r->weights = masters.at;
+  if (!CHECK_OK(dev_alloc(r->dev, r->bytes, DEV_GRADIENTS, "gradients", &r->gradients)))
     return false;
   if (run_work_type(c) != r->type &&
       !CHECK_OK(dev_alloc(r->dev, (size_t)r->flat->count * sizeof(uint16_t), DEV_PARAMETERS, "rounded", &r->rounded)))
     return false;
   const struct optim_config config = config_of(r);
-  return put(r, r->weights, r->w) && put(r, r->gradients, r->g) && CHECK_OK(optim_create(&config, &r->optim));
+  for (int64_t i = 0; r->masters_offloaded && i < r->flat->count; i++) params_store(r->weights, r->type, r->type, i, r->w[i]);
+  return (r->masters_offloaded || put(r, r->weights, r->w)) && put(r, r->gradients, r->g) && CHECK_OK(optim_create(&config, &r->optim));
 }
 
 static void rig_close(struct rig *r)
 {
   optim_destroy(r->optim);
   if (r->dev) {
-    dev_free(r->dev, r->weights);
+    if (r->masters_offloaded) dev_host_free(r->dev, r->weights);
+    else dev_free(r->dev, r->weights);
     dev_free(r->dev, r->gradients);
     dev_free(r->dev, r->rounded);
   }
@@ -467,10 +476,59 @@ static void a_step_allocates_nothing_and_sgd_has_no_moments(void)
   rig_close(&r);
 }
 
-static void create_survives_every_failed_allocation(void)
+/* What an update keeps, wherever it is, in bits. */
+static void same_state(struct rig *a, const void *x, struct rig *b, const void *y, bool offloaded)
+{
+  char *in = malloc(a->bytes), *out = malloc(a->bytes);
+  if (CHECK(in != NULL && out != NULL) && CHECK_OK(optim_settle(b->optim))) {
+    CHECK_OK(dev_copy_out(a->compute, in, x, a->bytes));
+    CHECK_OK(dev_sync(a->dev));
+    if (!offloaded) CHECK_OK(dev_copy_out(b->compute, out, y, b->bytes));
+    CHECK_OK(dev_sync_stream(b->compute));
+    CHECK_OK(dev_host_touch(b->dev, offloaded ? y : out, b->bytes, false));
+    CHECK_SAME_BITS(in, offloaded ? y : out, a->bytes);
+  }
+  free(in);
+  free(out);
+}
+
+static void state_on_the_host_gives_the_same_bits(void)
+{
+  static const enum precision precisions[] = {PRECISION_F32, PRECISION_F64, PRECISION_BF16};
+  static const int64_t buckets[] = {0, 1, 36, 108, 100}; /* one; a row each; around the sizes of rows */
+  for (int i = 0; i < 3; i++)
+    for (int k = 0; k < 5; k++)
+      for (int rule = 0; rule < 2; rule++) {
+        struct run_config c = settings(precisions[i]);
+        const struct dev_config lazy = {.kind = DEV_LAZY, .threads = 1, .lazy_seed = (uint64_t)k};
+        struct rig a, b;
+        c.clip = 0.5;
+        c.bucket = buckets[k];
+        c.unused = true;
+        strcpy(c.frozen, "c_proj.weight");
+        c.optimizer = rule ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
+        if (rule && i < 2) continue; /* keeps nothing */
+        bool ok = rig_open(&a, &c, &cpu);
+        c.offload = OFFLOAD_OPTIMIZER;
+        ok = rig_open(&b, &c, k % 2 ? &lazy : &cpu) && ok;
+        for (int64_t t = 1; ok && t <= 4; t++) ok = CHECK_OK(optim_step(a.optim, t)) && CHECK_OK(optim_step(b.optim, t));
+        if (ok) {
+          same_state(&a, a.weights, &b, b.weights, b.masters_offloaded);
+          if (!rule) same_state(&a, optim_moments1(a.optim).at, &b, optim_moments1(b.optim).at, true);
+          if (!rule) same_state(&a, optim_moments2(a.optim).at, &b, optim_moments2(b.optim).at, true);
+          CHECK(optim_moments1(b.optim).offloaded == !rule && !optim_moments1(a.optim).offloaded);
+          CHECK(strcmp(dev_findings(b.dev), "") == 0);
+        }
+        rig_close(&a);
+        rig_close(&b);
+      }
+}
+
+static void create_survives_every_failed_allocation_of(int64_t offload)
 {
   struct run_config c = settings(PRECISION_F32);
   struct rig r;
+  c.offload = offload;
   if (rig_open(&r, &c, &cpu)) {
     const struct optim_config config = config_of(&r);
     struct dev_usage before, after;
@@ -487,11 +545,16 @@ static void create_survives_every_failed_allocation(void)
       failures += !done;
       optim_destroy(o);
       dev_usage(r.dev, &after);
-      CHECK(after.now[DEV_OPTIMIZER] == before.now[DEV_OPTIMIZER]);
+      CHECK(after.now[DEV_OPTIMIZER] == before.now[DEV_OPTIMIZER] && after.now[DEV_ON_HOST] == before.now[DEV_ON_HOST]);
     }
     CHECK(done && failures > 4);
   }
   rig_close(&r);
+}
+static void create_survives_every_failed_allocation(void)
+{
+  create_survives_every_failed_allocation_of(OFFLOAD_NONE);
+  create_survives_every_failed_allocation_of(OFFLOAD_OPTIMIZER);
 }
 
 int main(void)
@@ -509,6 +572,7 @@ int main(void)
     TEST(moments_are_of_the_clipped_gradient),
     TEST(destroy_waits_for_queued_steps),
     TEST(a_step_allocates_nothing_and_sgd_has_no_moments),
+    TEST(state_on_the_host_gives_the_same_bits),
     TEST(create_survives_every_failed_allocation),
   };
   return test_main("optim", tests, sizeof tests / sizeof *tests);

@@ -17,7 +17,7 @@ static double value(int i, int64_t k) { return 1000.0 * (i + 1) + (double)k; }
 static void *only_pieces(const struct param_table *t, const struct flat *f, int shard, enum dtype type, enum flat_hold hold, void *whole)
 {
   const size_t element = dtype_bytes(type);
-  struct flat_buffer from = {whole, type, FLAT_PIECES}, to = {malloc((size_t)f->count * element), type, hold};
+  struct flat_buffer from = {.at = whole, .type = type, .hold = FLAT_PIECES}, to = {.at = malloc((size_t)f->count * element), .type = type, .hold = hold};
   struct flat_piece *list = NULL;
   int n = 0;
   CHECK_OK(flat_pieces(f, t, shard, &list, &n));
@@ -74,7 +74,7 @@ static void collect_held(const struct run_config *c, enum dtype type, enum flat_
   CHECK_OK(flat_create(t, &params_place_alone, 1, 1, false, 0, &whole));
   void *local = local_of(&m, t, f, &place, type, hold), *full = malloc((size_t)whole->count * sizeof(double));
   if (CHECK(full != NULL)) memset(full, 0xFF, (size_t)whole->count * sizeof(double));
-  const struct flat_buffer held = {local, type, hold};
+  const struct flat_buffer held = {.at = local, .type = type, .hold = hold};
   CHECK_OK(collect_flat(world, &m, t, f, &place, &held, comm_rank(world) == 0 ? full : NULL));
   if (comm_rank(world) == 0) check_full(t, type, full);
   free(full);
@@ -150,7 +150,7 @@ static void a_failed_allocation_is_told_to_all(void)
   CHECK_OK(flat_create(t, &place, 8, 3, false, 0, &f));
   void *local = local_of(&m, t, f, &place, DTYPE_F32, FLAT_WHOLE), *full = calloc((size_t)params_count(t) + 64, sizeof(float));
   if (comm_rank(world) == comm_size(world) - 1) check_fail_allocation(1);
-  const struct flat_buffer held = {local, DTYPE_F32, FLAT_WHOLE};
+  const struct flat_buffer held = {.at = local, .type = DTYPE_F32, .hold = FLAT_WHOLE};
   CHECK_ERR(collect_flat(world, &m, t, f, &place, &held, full), ERR_MEMORY);
   check_fail_allocation(0);
   CHECK_OK(collect_flat(world, &m, t, f, &place, &held, full));

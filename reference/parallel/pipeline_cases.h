@@ -87,7 +87,7 @@ static struct tensor buffer(struct play *p, int64_t rows, int64_t cols)
   const size_t bytes = (size_t)(rows * cols) * sizeof(double);
   void *at = NULL;
   if (dev_kind_of(p->d) != DEV_CUDA) CHECK_OK(dev_alloc(p->d, bytes, DEV_OTHER, "test", &at));
-  else if (CHECK_OK(dev_host_alloc(p->d, bytes, &at))) memset(at, 0xFF, bytes);
+  else if (CHECK_OK(dev_host_alloc(p->d, bytes, "boundary", &at))) memset(at, 0xFF, bytes);
   return tensor_at(at, DTYPE_F64, rows, cols);
 }
 

@@ -164,6 +164,7 @@ struct flat_buffer {
   void *at;
   enum dtype type;
   enum flat_hold hold;
+  bool offloaded; /* in the host's memory, where what updates keep stands while none is made */
 };
 static inline int64_t flat_buffer_count(const struct flat *f, const struct flat_buffer *b)
 {

@@ -4,6 +4,7 @@
 #include "parallel/collect.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct canonical {
   struct trainer *t;
@@ -62,11 +63,12 @@ enum err canonical_take(struct canonical *c, const struct flat_buffer *b)
 {
   struct trainer *t = c->t;
   const size_t bytes = (size_t)flat_buffer_count(t->flat, b) * dtype_bytes(b->type);
-  const struct flat_buffer local = {c->part, b->type, b->hold};
-  TRY(zero_settle(t->zero));
-  TRY(dev_copy_out(t->compute, c->part, b->at, bytes));
+  const struct flat_buffer local = {.at = c->part, .type = b->type, .hold = b->hold};
+  TRY(trainer_settle(t));
+  if (!b->offloaded) TRY(dev_copy_out(t->compute, c->part, b->at, bytes));
   TRY(dev_sync_stream(t->compute));
-  TRY(dev_host_touch(t->dev, c->part, bytes, false));
+  TRY(dev_host_touch(t->dev, b->offloaded ? b->at : c->part, bytes, false));
+  if (b->offloaded) memcpy(c->part, b->at, bytes);
   TRY(collect_flat(t->world, &t->mesh, t->table, t->flat, &t->place, &local, c->whole));
   return ERR_OK;
 }

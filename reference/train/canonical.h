@@ -10,7 +10,7 @@ bool canonical_is_cut(const struct trainer *t);
 struct canonical;
 enum err canonical_create(struct trainer *t, struct canonical **out);
 void canonical_destroy(struct canonical *c); /* NULL is allowed */
-/* The buffer of the device, of the replica of dp_rank 0 or of those that share with it, to rank 0.  All ranks; waits for
+/* The buffer of the device, or one that is offloaded, of the replica of dp_rank 0 or of those that share with it, to rank 0.  All ranks; waits for
  * the device. */
 enum err canonical_take(struct canonical *c, const struct flat_buffer *b);
 /* Rank 0, after canonical_take.  The layout of the whole, uncut and without padding, and a row in it. */

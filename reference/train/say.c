@@ -108,6 +108,7 @@ static enum err hash_row(struct trainer *t, const struct tensor *row, struct pie
   return ERR_OK;
 }
 
+/* One that is on the host. */
 static void hash_host(const struct tensor *row, struct piece *p, uint64_t *out)
 {
   const int64_t count = tensor_count(row);
@@ -148,7 +149,7 @@ enum err say_parameters(struct trainer *t, const struct output *o)
   for (int i = 0; comm_rank(t->world) == 0 && i < t->table->n; i++) {
     uint64_t hash = 0;
     const struct tensor row = whole ? canonical_row(whole, i) : trainer_row(t, &t->weights, i);
-    if (whole) hash_host(&row, piece, &hash);
+    if (whole || t->weights.offloaded) hash_host(&row, piece, &hash);
     else TRY_TO(free_piece, hash_row(t, &row, piece, &hash));
     TRY_TO(free_piece, say_parameter(t, o, i, hash));
   }
@@ -242,7 +243,7 @@ enum err say_data(const struct trainer *t, const struct output *o)
 enum err say_memory(const struct trainer *t, const struct output *o, const struct say_memory *m)
 {
   static const char *const keys[DEV_CATEGORIES] = {"got.parameters_bytes", "got.gradients_bytes", "got.optimizer_bytes",
-                                                   "got.activations_bytes", "got.communication_bytes", "got.other_bytes"};
+                                                   "got.activations_bytes", "got.communication_bytes", "got.other_bytes", "got.host_bytes"};
   struct record_file *f = o->records;
   struct dev_usage u;
   dev_usage(t->dev, &u);

@@ -29,7 +29,7 @@ static enum err say(const struct output *o, int64_t step, const struct say_hash 
   return ERR_OK;
 }
 
-/* The hash of a tensor on the device.  Waits for it. */
+/* The hash of a tensor on the device, or of one that is offloaded, which it reads in place.  Waits for it. */
 static enum err hash_of(struct trainer *t, const struct tensor *x, uint64_t *out)
 {
   int64_t word;
@@ -101,7 +101,7 @@ enum err say_replicas(struct trainer *t, const struct output *o, int64_t step)
 {
   const struct flat_buffer moments[] = {optim_moments1(t->optim), optim_moments2(t->optim)};
   const bool apart = trainer_shares(t) && t->rounded.at != NULL;
-  TRY(zero_settle(t->zero));
+  TRY(trainer_settle(t));
   TRY(say_buffers(t, o, step, "weights", apart ? trainer_working(t) : &t->weights, 1));
   if (apart) TRY(say_buffers(t, o, step, "masters", &t->weights, 1));
   TRY(say_buffers(t, o, step, "gradients", &t->gradients, 1));

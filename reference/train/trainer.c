@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "base/rng.h"
 #include "ops/ops.h"
+#include "optim/offload.h"
 #include "train/device.h"
 #include "train/groups.h"
 #include "train/hash.h"
@@ -39,6 +40,12 @@ enum err trainer_sync(struct trainer *t)
   for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
     if (streams[i]) TRY(dev_sync_stream(streams[i]));
   return ERR_OK;
+}
+
+enum err trainer_settle(struct trainer *t)
+{
+  TRY(zero_settle(t->zero));
+  return optim_settle(t->optim);
 }
 
 bool trainer_has_loss(const struct trainer *t) { return t->mesh.pp_rank == t->mesh.pp - 1; }
@@ -158,7 +165,7 @@ static enum err create_scalars(struct trainer *t)
 static enum err create_buffer(struct trainer *t, enum dtype type, enum flat_hold hold, enum dev_category category, const char *owner,
                               struct flat_buffer *out)
 {
-  struct flat_buffer b = {NULL, type, hold};
+  struct flat_buffer b = {.type = type, .hold = hold};
   TRY(dev_alloc(t->dev, (size_t)flat_buffer_count(t->flat, &b) * dtype_bytes(type), category, owner, &b.at));
   *out = b;
   return ERR_OK;
@@ -173,7 +180,9 @@ static enum err create_state(struct trainer *t)
                        gradients = ddp_stages(&t->run) ? FLAT_SHARD : shares ? FLAT_PIECES : FLAT_WHOLE;
   if (work != state) {
     TRY(create_buffer(t, work, weights, DEV_PARAMETERS, "rounded weights", &t->rounded));
-    TRY(create_buffer(t, state, shares ? FLAT_SHARD : FLAT_WHOLE, DEV_OPTIMIZER, "master weights", &t->weights));
+    const enum flat_hold masters = shares ? FLAT_SHARD : FLAT_WHOLE;
+    if (t->run.offload == OFFLOAD_OPTIMIZER) TRY(offload_buffer(t->dev, t->flat, "master weights", state, masters, &t->weights));
+    else TRY(create_buffer(t, state, masters, DEV_OPTIMIZER, "master weights", &t->weights));
   } else {
     TRY(create_buffer(t, state, weights, DEV_PARAMETERS, "weights", &t->weights));
   }
@@ -289,7 +298,7 @@ static enum err create_training(struct trainer *t)
   TRY(pipeline_create(e, stage, t->run.overlap_p2p, t->compute, t->groups.outputs, t->groups.gradients, &t->evaluate_pipeline));
   TRY(zero_room(t->zero));
   const int64_t layers = t->run.layers + 4, each = t->run.delay == DELAY_NONE ? 1 : 2; /* a delay before each */
-  TRY(dev_trace(t->dev, each * (t->n_micro * layers * INTERVALS_A_LAYER + t->table->n * 8 + t->flat->n_buckets * 16 + INTERVALS_A_STEP)));
+  TRY(dev_trace(t->dev, each * (t->n_micro * layers * INTERVALS_A_LAYER + t->table->n * 8 + t->flat->n_buckets * 32 + INTERVALS_A_STEP)));
   return ERR_OK;
 }
 
@@ -349,7 +358,7 @@ void trainer_destroy(struct trainer *t)
     dev_free(t->dev, t->scalars);
     dev_free(t->dev, t->inputs);
     dev_free(t->dev, t->gradients.at);
-    dev_free(t->dev, t->weights.at);
+    offload_free(t->dev, &t->weights);
     dev_free(t->dev, t->rounded.at);
     dev_event_destroy(t->summed);
     dev_event_destroy(t->counted);

@@ -3,7 +3,7 @@
  * Streams: `compute`, which also carries what a pass cannot go on without (groups "tp", "norm",
  * "tied", "scale"); `transfer`, which carries gradients of weights (group "dp"); `scalar`, which carries
  * token counts and losses (group "sums"); where replicas share, `gather`, which carries updated weights
- * (group "gather"); with pp > 1 `outputs` and `gradients`, which carry what
+ * (group "gather"); with offload `fetch` and `store`, which carry what updates keep; with pp > 1 `outputs` and `gradients`, which carry what
  * stages send to each other (groups of these names).  All memory of a step is taken in
  * trainer_create.
  */
@@ -84,7 +84,7 @@ struct trainer {
   struct dev_event *counted, *summed;
   struct trainer_groups groups;
   struct tp tp;
-  struct flat_buffer weights, gradients; /* what updates are added to, and what they are made of */
+  struct flat_buffer weights, gradients; /* what updates are added to, and what they are made of; master weights may be offloaded */
   struct flat_buffer rounded;            /* with bf16 and fp16 the weights rounded, else at NULL */
   struct zero *zero;
   struct trainer_lives train_lives, evaluate_lives;
@@ -127,8 +127,10 @@ struct tensor trainer_flat(const struct trainer *t, const struct flat_buffer *b)
 struct tensor trainer_row(const struct trainer *t, const struct flat_buffer *b, int row);
 /* What products read: rounded, or weights. */
 const struct flat_buffer *trainer_working(const struct trainer *t);
-/* The host waits for all streams but `gather`, which may go on into the next step. */
+/* The host waits for all streams but `gather`, and those of what is offloaded, which may go on into the next step. */
 enum err trainer_sync(struct trainer *t);
+/* The compute stream waits for all that the last update left on its way: before it reads weights or what updates keep. */
+enum err trainer_settle(struct trainer *t);
 /* Micro-batch of the list: on the host, then as input on the device (queued on compute). */
 enum err trainer_fetch(struct trainer *t, int64_t step, int64_t i);
 enum err trainer_load(struct trainer *t, int64_t i);

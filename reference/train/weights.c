@@ -36,7 +36,8 @@ static enum err store(const struct trainer *t, const struct flat_buffer *to, int
     if (p->row != row || high <= low) continue;
     const struct flat_piece meet = {.row = row, .flat = low, .shard = p->shard + low - p->flat, .count = high - low};
     const struct tensor there = flat_view(to, &meet), here = tensor_part(chunk, 0, 1, low - from, high - low);
-    TRY(op_copy(t->compute, &there, &here));
+    if (to->offloaded) TRY(dev_copy_out(t->compute, there.at, here.at, (size_t)here.cols * dtype_bytes(here.type)));
+    else TRY(op_copy(t->compute, &there, &here));
   }
   return ERR_OK;
 }
@@ -112,7 +113,7 @@ enum err weights_start(struct trainer *t)
   if (in.host == NULL) FAIL(ERR_MEMORY, "initial weights: a piece of %d elements", PIECE);
   TRY_TO(free_host, dev_alloc(t->dev, bytes, DEV_PARAMETERS, "initial weights", &in.device));
   const struct tensor all = trainer_flat(t, &t->weights), rounded = trainer_flat(t, &t->rounded);
-  TRY_TO(free_device, op_fill(t->compute, &all, 0));
+  if (!t->weights.offloaded) TRY_TO(free_device, op_fill(t->compute, &all, 0)); /* that one is zero already */
   if (rounded.at) TRY_TO(free_device, op_fill(t->compute, &rounded, 0));
   err = t->run.weights[0] ? read_file(t, &in) : draw(t, &in);
   const enum err done = dev_sync_stream(t->compute); /* whatever came of it, what goes must be out of use */

@@ -176,6 +176,13 @@ void recompute_off_judge(const struct run_data *run, const struct companion *wan
   judge_against(run, wanted, companions, n, "recompute_off", true, "backward makes nothing again", out);
 }
 
+void offload_off_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
+                       struct verdict *out)
+{
+  verdict_start(out, "offload_off", "O8");
+  judge_against(run, wanted, companions, n, "offload_off", true, "nothing is offloaded", out);
+}
+
 void twin_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
                 struct verdict *out)
 {

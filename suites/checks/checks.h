@@ -26,6 +26,7 @@
   CHECK(overlap_off, "O8", companions_overlap_off, "the same run without overlap gives the same bits")                  \
   CHECK(undelayed, "O8", companions_undelayed, "the same run without its planted delays gives the same bits")           \
   CHECK(recompute_off, "O8", companions_recompute_off, "the same run that keeps all activations gives the same bits")   \
+  CHECK(offload_off, "O8", companions_offload_off, "the same run that keeps all state on the device gives the same bits")  \
   CHECK(twin, "O8", companions_twin, "pipeline cuts and rank-ordered replicas equal in bits the run without them") \
   CHECK(trace, "O11", NULL, "every rank queues the same collectives, and those that the plan predicts")                 \
   CHECK(memory, "O12", NULL, "peak memory a rank and category against the closed formula; nothing allocated in steps")  \

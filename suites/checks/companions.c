@@ -58,6 +58,7 @@ static struct run_config serial(const struct run_config *c)
   s.bucket = defaults.bucket;
   s.overlap = defaults.overlap;
   s.recompute = defaults.recompute;
+  s.offload = defaults.offload;
   s.overlap_p2p = defaults.overlap_p2p;
   s.synchronous = defaults.synchronous;
   s.transport = defaults.transport;
@@ -171,6 +172,16 @@ int companions_recompute_off(const struct run_config *c, struct companion *out, 
   struct run_config s = *c;
   s.recompute = RECOMPUTE_NONE;
   take(out, &n, max, "recompute_off", &s);
+  return n;
+}
+
+int companions_offload_off(const struct run_config *c, struct companion *out, int max)
+{
+  int n = 0;
+  if (c->offload == OFFLOAD_NONE) return n;
+  struct run_config s = *c;
+  s.offload = OFFLOAD_NONE;
+  take(out, &n, max, "offload_off", &s);
   return n;
 }
 

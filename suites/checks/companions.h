@@ -28,6 +28,8 @@ int companions_overlap_off(const struct run_config *c, struct companion *out, in
 int companions_undelayed(const struct run_config *c, struct companion *out, int max);
 /* None where all activations are kept already. */
 int companions_recompute_off(const struct run_config *c, struct companion *out, int max);
+/* None where all state is on the device already. */
+int companions_offload_off(const struct run_config *c, struct companion *out, int max);
 /* What must be equal in bits: the same replicas and tensor ranks without the pipeline's cut; without tensor ranks the
  * serial run with one accumulator a replica.  None where nothing is cut but tensors, or where sums over ranks have no
  * fixed order. */

@@ -146,7 +146,13 @@ static void a_rerun_repeats_everything_and_the_others_change_one_thing(void)
   CHECK(companions_recompute_off(&a, out, 1) == 1 && out[0].config.recompute == RECOMPUTE_NONE);
   out[0].config.recompute = RECOMPUTE_FULL;
   CHECK(same(&out[0].config, &a));
-  CHECK(companions_truth(&a, out, 1) == 1 && out[0].config.recompute == RECOMPUTE_NONE);
+  CHECK(companions_offload_off(&a, out, 1) == 0);
+  a.offload = OFFLOAD_OPTIMIZER;
+  CHECK(companions_offload_off(&a, out, 1) == 1 && out[0].config.offload == OFFLOAD_NONE);
+  out[0].config.offload = OFFLOAD_OPTIMIZER;
+  CHECK(same(&out[0].config, &a));
+  CHECK(companions_truth(&a, out, 1) == 1 && out[0].config.recompute == RECOMPUTE_NONE && out[0].config.offload == OFFLOAD_NONE);
+  a.offload = OFFLOAD_NONE;
   CHECK(companions_twin(&a, out, 1) == 0); /* the library's sums have no twin */
   a.reduce = REDUCE_ORDERED;
   a.reduce_type = REDUCE_TYPE_BF16;

@@ -51,7 +51,7 @@ static void a_check_with_no_evidence_at_all_never_passes(void)
   nothing.config.delay = DELAY_ALL;
   nothing.config.recompute = RECOMPUTE_FULL;
   nothing.config.loss_scale = 1024;
-  nothing.config.recompute = RECOMPUTE_FULL;
+  nothing.config.offload = OFFLOAD_OPTIMIZER;
   json_t *none = json_array();
   nothing.records = none;
   for (int i = 0; i < judge_checks_count; i++) {

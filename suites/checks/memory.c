@@ -39,7 +39,8 @@ static void judge_rank(const struct run_data *run, const json_t *record, struct 
   const struct category parts[] = {
     {"got.parameters_bytes", "parameters", p.parameters_bytes},    {"got.gradients_bytes", "gradients", p.gradients_bytes},
     {"got.optimizer_bytes", "optimizer", p.optimizer_bytes},       {"got.activations_bytes", "activations", p.activations_bytes},
-    {"got.communication_bytes", "communication", p.communication_bytes}, {"got.peak_bytes", "total", p.total_bytes},
+    {"got.communication_bytes", "communication", p.communication_bytes}, {"got.host_bytes", "host", p.host_bytes},
+    {"got.peak_bytes", "total", p.total_bytes},
   };
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
     const double got = evidence_real(record, parts[i].key);

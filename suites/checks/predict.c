@@ -279,10 +279,18 @@ static double flops_again(const struct run_config *c, double attention)
   return c->recompute == RECOMPUTE_NONE ? 0.0 : (double)c->global_batch * L * (products + scores);
 }
 
+/* What updates keep, on the device; or on the host, and two buckets of it (of one: that) on the device. */
+static void updates(const struct run_config *c, const struct layout *at, double kept, struct predicted *out)
+{
+  const double all = kept * state_bytes(c), windows = fmin(2.0, (double)predict_buckets(c, at, NULL, 0));
+  const bool offloads = c->offload == OFFLOAD_OPTIMIZER;
+  out->host_bytes = offloads ? all * predict_flat(c, at) / shards(c) : 0.0;
+  out->optimizer_bytes = all * (offloads ? windows * largest_bucket(c, at) : predict_flat(c, at)) / shards(c);
+}
+
 void predict_at(const struct run_config *c, const struct layout *at, struct predicted *out)
 {
   const struct partition stages = predict_stages(c);
-  const double flat = predict_flat(c, at), bytes = state_bytes(c);
   const double moments = c->optimizer == OPTIMIZER_ADAMW && !fault_is(FAULT_MM_WRONG_ESTIMATE) ? 2.0 : 0.0,
                master = run_work_type(c) != run_state_type(c) ? 1.0 : 0.0;
   struct shape s;
@@ -290,7 +298,6 @@ void predict_at(const struct run_config *c, const struct layout *at, struct pred
     .parameters = parameters(c),
     .parameters_bytes = weights(c, at) * work_bytes(c),
     .gradients_bytes = gradients(c, at),
-    .optimizer_bytes = (moments + master) * flat / shards(c) * bytes,
     .activations_bytes = predict_activations(c, at),
     .communication_bytes = communication(c, at),
     .flops_full = flops(c, 1.0),
@@ -300,11 +307,12 @@ void predict_at(const struct run_config *c, const struct layout *at, struct pred
   };
   for (int i = 0; shapes_part(c, &stages, at, i, &s); i++)
     out->rank_parameters += s.unused ? 0.0 : (double)(s.rows * s.cols);
+  updates(c, at, moments + master, out);
   replica_traffic(c, at, out);
   tensor_traffic(c, at, out);
   pipeline_traffic(c, at, out);
   out->total_bytes = out->parameters_bytes + out->gradients_bytes + out->optimizer_bytes + out->activations_bytes +
-                     out->communication_bytes;
+                     out->communication_bytes + (c->device == DEVICE_CUDA ? 0.0 : out->host_bytes);
 }
 
 /* Ranks of one stage are alike. */

@@ -95,6 +95,38 @@ static void sharded_buckets_are_cut_where_every_shard_has_whole_lines(void)
   CHECK(predict_buckets(&c, &alone, counts, 64) == 3 + c.layers);
 }
 
+static double largest_of(const struct run_config *c)
+{
+  int64_t counts[64];
+  double largest = 0.0;
+  for (int64_t i = predict_buckets(c, &alone, counts, 64) - 1; i >= 0; i--) largest = fmax(largest, (double)counts[i]);
+  return largest;
+}
+
+/* What updates keep is the host's, and two buckets of it are on the device: all, where there is one. */
+static void offloaded_state_leaves_two_buckets_on_the_device(void)
+{
+  struct run_config plain = made_config(4), c = plain;
+  c.offload = OFFLOAD_OPTIMIZER;
+  c.bucket = plain.bucket = 144;
+  const double flat = predict_flat(&c, &alone), two = 2.0 * largest_of(&c);
+  CHECK(two > 0.0 && two < flat);
+  CHECK(of(&plain).optimizer_bytes == 8.0 * flat && of(&plain).host_bytes == 0.0);
+  CHECK(of(&c).host_bytes == 8.0 * flat && of(&c).optimizer_bytes == 8.0 * two);
+  CHECK(of(&c).total_bytes == of(&plain).total_bytes + 8.0 * two); /* one memory */
+  c.device = plain.device = DEVICE_CUDA;
+  CHECK(of(&c).total_bytes == of(&plain).total_bytes - 8.0 * (flat - two));
+  c.bucket = 0;
+  CHECK(of(&c).optimizer_bytes == 8.0 * flat);
+  c.bucket = 144;
+  c.precision = PRECISION_BF16; /* master weights too */
+  c.zero = 1;
+  const double shard = predict_flat(&c, &alone) / 4.0;
+  CHECK(of(&c).host_bytes == 12.0 * shard && of(&c).optimizer_bytes == 12.0 * 2.0 * largest_of(&c) / 4.0);
+  c.optimizer = OPTIMIZER_SGD;
+  CHECK(of(&c).host_bytes == 4.0 * shard);
+}
+
 static void shared_state_is_cut_and_what_is_sent_is_as_much(void)
 {
   struct run_config plain = made_config(4), c = plain;
@@ -196,6 +228,7 @@ static void remember(int rank, double larger)
   json_object_set_new(r, "got.optimizer_bytes", json_real(p.optimizer_bytes * larger));
   json_object_set_new(r, "got.activations_bytes", json_real(p.activations_bytes));
   json_object_set_new(r, "got.communication_bytes", json_real(p.communication_bytes));
+  json_object_set_new(r, "got.host_bytes", json_real(p.host_bytes));
   json_object_set_new(r, "got.peak_bytes", json_real(p.total_bytes));
   json_object_set_new(r, "got.os_peak_bytes", json_real(p.total_bytes * 1.04));
   json_object_set_new(r, "got.os_others_bytes", json_real(0));
@@ -214,7 +247,7 @@ static void memory_passes_within_the_formula_and_fails_beyond_it(void)
 {
   setup(1.0);
   CHECK(bench_judge(&b, "memory") == OUTCOME_PASS);
-  CHECK(json_array_size(b.verdict.details) == 6);
+  CHECK(json_array_size(b.verdict.details) == 7);
   bench_teardown(&b);
   setup(1.06);
   CHECK(bench_judge(&b, "memory") == OUTCOME_FAIL);
@@ -250,6 +283,7 @@ int main(void)
     TEST(flops_follow_the_papers_formula),
     TEST(buckets_are_filled_from_the_last_parameter),
     TEST(sharded_buckets_are_cut_where_every_shard_has_whole_lines),
+    TEST(offloaded_state_leaves_two_buckets_on_the_device),
     TEST(shared_state_is_cut_and_what_is_sent_is_as_much),
     TEST(sums_are_sent_on_a_ring),
     TEST(memory_of_each_part_by_hand),

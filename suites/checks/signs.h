@@ -50,6 +50,12 @@ bool data_epochs_are_alike(const struct signs *s);
 bool data_place_is_off_by_one(const struct signs *s);
 bool data_positions_go_on(const struct signs *s);
 
+/* --- diagnose_offload.c --------------------------------------------------------------------- */
+
+bool offload_moments_are_forgotten(const struct signs *s);
+bool offload_state_was_fetched_early(const struct signs *s);
+bool offload_place_was_filled_early(const struct signs *s);
+
 /* --- diagnose_shares.c ---------------------------------------------------------------------- */
 
 bool shares_norm_is_of_a_shard(const struct signs *s);

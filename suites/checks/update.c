@@ -8,6 +8,8 @@
  *            frozen and unused ones unchanged in bits, and all of them in a step that was skipped for an
  *            overflow; that one takes no number of an update
  */
+#include "update.h"
+
 #include "bound.h"
 #include "evidence.h"
 #include "schedule.h"
@@ -28,6 +30,7 @@ struct ledger {
   double *factor, *lr;                       /* as reported by rank 0                  */
   double *before, *after, *gradient;
   struct schedule_element *state;
+  bool forgets; /* the moments of an element are zero before each update */
   struct worst worst;
 };
 
@@ -88,6 +91,7 @@ static void judge_elements(struct ledger *l, const char *name, int64_t n, int64_
   int64_t place = 0;
   for (int64_t k = 0; k < n; k++) {
     struct schedule_element *e = &l->state[k];
+    if (l->forgets) *e = (struct schedule_element){0};
     e->weight = l->before[k];
     schedule_update(c, number, l->lr[step], decay, l->gradient[k] * l->factor[step], e);
     const double away = fabs(l->after[k] - e->weight);
@@ -183,6 +187,16 @@ static enum err judge_weights(struct ledger *l)
 close:
   close_ledger(l);
   return err;
+}
+
+bool update_forgets(const struct run_data *run)
+{
+  struct ledger l = {.run = run, .steps = evidence_steps(run), .forgets = true};
+  worst_start(&l.worst);
+  if (l.steps < 2) return false;
+  if (judge_weights(&l) == ERR_OK) return l.worst.seen > 0 && l.worst.over == 0;
+  err_clear();
+  return false;
 }
 
 void update_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,

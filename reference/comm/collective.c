@@ -376,14 +376,15 @@ enum err collective_delay(struct comm *c, double *left_ms)
 
 enum { IN = 1, OUT = 2 };
 
-/* What happens to all, and to mine: its data goes in, or comes out. */
+/* What happens to all, and to mine: its data goes in, or comes out.  What nobody sends keeps what it has. */
 static int flow_all(const struct work *w)
 {
+  const int received = alone(w) ? IN | OUT : OUT;
   switch (w->kind) {
   case ALLREDUCE: return IN | OUT;
   case REDUCE_SCATTER: return IN;
-  case ALLGATHER: return OUT;
-  case BROADCAST: return w->c->rank == w->root ? IN : OUT;
+  case ALLGATHER: return received;
+  case BROADCAST: return w->c->rank == w->root ? IN : received;
   default: return 0;
   }
 }

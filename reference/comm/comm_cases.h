@@ -280,8 +280,13 @@ static void messages_have_the_name_of_their_direction(void)
   const struct dev_interval *rows = NULL;
   int64_t count = 0, lost = 0;
   CHECK_OK(dev_trace_take(b.d, &rows, &count, &lost));
-  CHECK(lost == 0 && count == (rank < 2 ? 2 : 1));
-  for (int64_t i = 0; i < count && i < 2; i++) CHECK(strcmp(rows[i].kernel, wanted[i]) == 0);
+  int messages = 0;
+  for (int64_t i = 0; i < count; i++) {
+    if (strstr(rows[i].kernel, " host")) continue; /* copies to the host and from it: `transport: staged` */
+    CHECK(messages < 2 && strcmp(rows[i].kernel, wanted[messages]) == 0);
+    messages++;
+  }
+  CHECK(lost == 0 && messages == (rank < 2 ? 2 : 1));
   mirror_free(b.d, in.at);
   mirror_free(b.d, out.at);
   comm_destroy(c);

@@ -89,7 +89,8 @@ struct dev_usage {
   size_t now[DEV_CATEGORIES];     /* bytes held                                          */
   size_t at_peak[DEV_CATEGORIES]; /* bytes held at the instant of the largest total; on cuda of DEV_ON_HOST the most ever */
   size_t peak;                    /* the largest total; on cuda DEV_ON_HOST is no part of it */
-  int64_t allocations;            /* calls of dev_alloc and dev_host_alloc so far: constant inside a step */
+  int64_t allocations;            /* calls of dev_alloc so far: constant inside a step    */
+  int64_t host_allocations;       /* of dev_host_alloc: constant inside a step after the first, whose messages a host's place grows with */
   double mean_bytes;              /* time-weighted since the last dev_usage_restart()     */
 };
 void dev_usage(const struct dev *d, struct dev_usage *out);

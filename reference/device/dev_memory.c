@@ -105,7 +105,7 @@ static enum err take(struct dev *d, size_t bytes, enum dev_category category, co
   account(m);
   m->blocks[m->n++] = (struct dev_block){at, bytes, category, owner};
   struct dev_usage *u = &m->usage;
-  u->allocations++;
+  *(on_host ? &u->host_allocations : &u->allocations) += 1;
   u->now[category] += bytes;
   const size_t on_host_most = u->now[DEV_ON_HOST] > u->at_peak[DEV_ON_HOST] ? u->now[DEV_ON_HOST] : u->at_peak[DEV_ON_HOST];
   if (total(m) > u->peak) {

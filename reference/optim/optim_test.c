@@ -463,7 +463,7 @@ static void a_step_allocates_nothing_and_sgd_has_no_moments(void)
     for (int64_t t = 1; t <= 2 * OPTIM_AHEAD; t++) CHECK_OK(optim_step(r.optim, t));
     CHECK_OK(dev_sync(r.dev));
     dev_usage(r.dev, &after);
-    CHECK(after.allocations == before.allocations);
+    CHECK(after.allocations == before.allocations && after.host_allocations == before.host_allocations);
     CHECK_ERR(optim_step(r.optim, 0), ERR_ARG);
   }
   rig_close(&r);

@@ -255,7 +255,7 @@ enum err say_memory(const struct trainer *t, const struct output *o, const struc
   record_int(f, "got.os_peak_bytes", m->os_peak - m->os_base);
   record_int(f, "got.os_others_bytes", m->others - m->others_base);
   record_int(f, "got.allocations_first", m->allocations_first);
-  record_int(f, "got.allocations_last", u.allocations);
+  record_int(f, "got.allocations_last", u.allocations + u.host_allocations);
   TRY(record_end(f));
   return ERR_OK;
 }

@@ -75,7 +75,7 @@ static enum err one_step(struct loop *l, int64_t step)
   TRY(step_run(l->t, step, &clock));
   if (step == 0) {
     dev_usage(l->t->dev, &usage);
-    l->memory.allocations_first = usage.allocations;
+    l->memory.allocations_first = usage.allocations + usage.host_allocations;
     dev_usage_restart(l->t->dev);
   }
   if (recorded(l->run, step)) TRY(record_step(l, step, &clock));

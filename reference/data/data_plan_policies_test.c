@@ -1,6 +1,6 @@
 /* data_plan_policies_test.c - bucketed, packed and balanced batches, tails, and what is equal under every policy. */
 #include "base/fault.h"
-#include "data/data.h"
+#include "data/data_fixture.h"
 #include "testing/check.h"
 
 #include <stdlib.h>
@@ -29,28 +29,6 @@ static struct run_config config(int kind)
   c.cost_c = 0.1;
   c.seed = 5;
   return c;
-}
-
-struct fixture {
-  struct run_config run;
-  struct corpus *corpus;
-  struct data_plan *plan;
-  struct batch batch;
-};
-
-static bool setup(struct fixture *f, struct run_config run)
-{
-  memset(f, 0, sizeof *f);
-  f->run = run;
-  return CHECK_OK(corpus_open(&f->run, &f->corpus)) && CHECK_OK(data_plan_create(&f->run, f->corpus, &f->plan)) &&
-         CHECK_OK(batch_create(run.micro_batch, run.sequence, &f->batch));
-}
-
-static void teardown(struct fixture *f)
-{
-  batch_destroy(&f->batch);
-  data_plan_destroy(f->plan);
-  corpus_close(f->corpus);
 }
 
 static uint64_t mix(uint64_t x)

@@ -1,6 +1,6 @@
 /* data_plan_test.c - epochs, cuts, order, and batches from a file. */
 #include "base/safetensors.h"
-#include "data/data.h"
+#include "data/data_fixture.h"
 #include "testing/check.h"
 
 #include <stdio.h>
@@ -15,28 +15,6 @@ static struct run_config config(void)
                          .shuffle = true, .tail = TAIL_WRAP};
   strcpy(c.corpus, "synthetic");
   return c;
-}
-
-struct fixture {
-  struct run_config run;
-  struct corpus *corpus;
-  struct data_plan *plan;
-  struct batch batch;
-};
-
-static bool setup(struct fixture *f, struct run_config run)
-{
-  memset(f, 0, sizeof *f);
-  f->run = run;
-  return CHECK_OK(corpus_open(&f->run, &f->corpus)) && CHECK_OK(data_plan_create(&f->run, f->corpus, &f->plan)) &&
-         CHECK_OK(batch_create(run.micro_batch, run.sequence, &f->batch));
-}
-
-static void teardown(struct fixture *f)
-{
-  batch_destroy(&f->batch);
-  data_plan_destroy(f->plan);
-  corpus_close(f->corpus);
 }
 
 /* Counts tokens of each document in one epoch of sequences, one at a time. */

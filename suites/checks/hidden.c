@@ -2,10 +2,10 @@
 #include "hidden.h"
 
 #include "evidence.h"
+#include "median.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum kind { WITH, SILENT, ALONE, BARE, KINDS };
@@ -50,20 +50,11 @@ int hidden_companions(const struct run_config *c, struct companion *out, int max
 
 enum { STEPS = 256, RANKS = 64, WARM = 2 };
 
-static int ascending(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 static double median(const double *x, int n)
 {
   double sorted[STEPS];
-  for (int i = 0; i < n; i++)
-    if (isnan(x[i])) return NAN;
   memcpy(sorted, x, (size_t)n * sizeof *x);
-  qsort(sorted, (size_t)n, sizeof *sorted, ascending);
-  return n % 2 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
+  return median_sorting(sorted, n);
 }
 
 struct medians {

@@ -13,6 +13,7 @@
 #include "idle.h"
 
 #include "actions.h"
+#include "median.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -35,17 +36,6 @@ static int virtual_stage(const struct schedule *s, int stage, const struct sched
 
 /* --- costs ---------------------------------------------------------------------------- */
 
-static int ascending(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-static double median(double *x, int n)
-{
-  if (n == 0) return 0;
-  qsort(x, (size_t)n, sizeof *x, ascending);
-  return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
 static double mean(const double *x, int n)
 {
   double sum = 0;
@@ -128,7 +118,7 @@ static double median_transfer(struct reader *r, bool waited_for)
         r->values[n++] = fmax(0, at->end[stage][a] - fmax(at->start[stage][a], could_send(r, i, from, send)));
       }
     }
-  return n == 0 && waited_for ? median_transfer(r, false) : median(r->values, n);
+  return n == 0 && waited_for ? median_transfer(r, false) : median_sorting(r->values, n);
 }
 
 struct costs {
@@ -145,7 +135,7 @@ static void costs_take(struct reader *r, int64_t index, struct costs *c)
     double *const to[] = {&c->forward[k], &c->input[k], &c->weight[k]};
     for (int i = 0; i < 3; i++) {
       const int n = durations(r, passes[i], k, index);
-      *to[i] = index < 0 ? median(r->values, n) : mean(r->values, n);
+      *to[i] = index < 0 ? median_sorting(r->values, n) : mean(r->values, n);
     }
   }
 }
@@ -187,7 +177,7 @@ static enum err lateness(struct reader *r, double *late_ms)
   for (int k = 0; k < stages; k++)
     for (int pass = PASS_FORWARD; pass <= PASS_BACKWARD_WEIGHT; pass++) {
       const int n = durations(r, (enum pass)pass, k, -1);
-      const double usual = sleep ? asked_ms(c, &layers, (enum pass)pass, k) : median(r->values, n);
+      const double usual = sleep ? asked_ms(c, &layers, (enum pass)pass, k) : median_sorting(r->values, n);
       for (int i = 0; i < n; i++) {
         const double late = r->values[i] - usual;
         sum += late;
@@ -305,9 +295,9 @@ static enum err measure(struct reader *r, struct idle *out, double *totals, doub
   out->steps = r->at.steps;
   for (int64_t i = 0; i < r->at.steps; i++) TRY(split_step(r, i, out, &totals[i], &bubbles[i]));
   memcpy(sorted, totals, (size_t)r->at.steps * sizeof *sorted);
-  out->total_ms = median(sorted, (int)r->at.steps);
+  out->total_ms = median_sorting(sorted, (int)r->at.steps);
   memcpy(sorted, bubbles, (size_t)r->at.steps * sizeof *sorted);
-  out->bubble_ms = median(sorted, (int)r->at.steps);
+  out->bubble_ms = median_sorting(sorted, (int)r->at.steps);
   out->busy_ms = out->total_ms - out->bubble_ms;
   for (int64_t i = 0; i < r->at.steps; i++)
     if (i == 0 || fabs(totals[i] - out->total_ms) < fabs(totals[out->shown - r->at.first] - out->total_ms))

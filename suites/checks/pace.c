@@ -6,11 +6,11 @@
 #include "pace.h"
 
 #include "evidence.h"
+#include "median.h"
 #include "verdict.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const double most_cost = 1.05; /* a step with zero 1 or 2 over one with zero 0, on one host */
@@ -56,18 +56,6 @@ int gain_companions(const struct run_config *c, struct companion *out, int max)
   return in_turn(c, &wide, out, max);
 }
 
-static int ascending(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *x, int n)
-{
-  qsort(x, (size_t)n, sizeof *x, ascending);
-  return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
-}
-
 /* Median over the steps after the first WARM of the slowest rank's time; NaN: not told of all. */
 static double step_ms(const struct run_data *run)
 {
@@ -82,7 +70,7 @@ static double step_ms(const struct run_data *run)
     }
     ms[n++] = slowest;
   }
-  return n ? median(ms, n) : NAN;
+  return n ? median_sorting(ms, n) : NAN;
 }
 
 struct ratios {
@@ -113,11 +101,11 @@ static bool measured(const struct run_data *run, const struct companion *wanted,
       return false;
     }
   }
-  out->value = median(ratio, PACE_REPEATS); /* sorted by it */
+  out->value = median_sorting(ratio, PACE_REPEATS); /* sorted by it */
   out->low = ratio[0];
   out->high = ratio[PACE_REPEATS - 1];
-  out->own_ms = median(own_ms, PACE_REPEATS);
-  out->other_ms = median(other_ms, PACE_REPEATS);
+  out->own_ms = median_sorting(own_ms, PACE_REPEATS);
+  out->other_ms = median_sorting(other_ms, PACE_REPEATS);
   return true;
 }
 

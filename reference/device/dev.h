@@ -181,19 +181,27 @@ void dev_set_phase(struct dev *d, enum dev_phase phase, int64_t step, int microb
 /* The same for the action of a pipeline's list that it gives work for; -1 (as at first): none. */
 void dev_set_action(struct dev *d, int action);
 
+/* The first `count` pieces of a stream: what a piece waited for.  Waits are pieces too. */
+struct dev_edge {
+  const char *stream; /* literal */
+  int64_t count;
+};
 struct dev_interval {
   const char *stream, *kernel; /* literals */
   enum dev_phase phase;
   int64_t step;
   int microbatch;
   int action;      /* index in this rank's list of the pipeline's schedule, -1: none */
+  int64_t number;  /* of the piece on its stream, from 1; waits take numbers too     */
   double ready_ms; /* reached the head of its stream with its inputs ready    */
   double start_ms, end_ms;
   double waited_ms; /* head of stream until ready: spent in dev_wait           */
   const char *waited_for; /* stream of the event waited for longest, or NULL   */
+  const struct dev_edge *edges; /* of each stream that dev_wait named since the piece before, the latest point, also where */
+  int n_edges;                  /* it had happened long ago; they live as long as the interval                             */
 };
 /* Off by default.  While on, each piece of work leaves one interval.  Reserve
- * `capacity` of them now so that a step allocates nothing; more are counted, not kept.
+ * `capacity` of them (and as many edges) now so that a step allocates nothing; more are counted, not kept.
  * 0 switches it off.  Waits for the streams. */
 enum err dev_trace(struct dev *d, int64_t capacity);
 /* After dev_sync(): the intervals since the last call, in order of their end.  They

@@ -101,10 +101,9 @@ static void do_piece(struct dev_stream *s, struct dev_work *w, int64_t number)
   const double ready_ms = dev_trace_now(s->dev);
   if (w->kind == DEV_WORK_WAIT) {
     struct dev_point *p = &w->point;
-    if (dev_gate_value(&p->stream->completed) < p->count) {
-      sleep_until(s, &p->stream->completed, p->count);
-      dev_trace_waited(s, clock_ms() - ready_ms, p->stream->name);
-    }
+    const bool waits = dev_gate_value(&p->stream->completed) < p->count;
+    if (waits) sleep_until(s, &p->stream->completed, p->count);
+    dev_trace_waited(s, waits ? clock_ms() - ready_ms : 0, p);
     if (dev_stream_failed(p->stream, p->count)) dev_stream_stop_with(s, number, p->stream);
     return;
   }

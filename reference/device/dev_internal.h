@@ -73,6 +73,7 @@ struct dev_stream {
   double wait_since_ms;  /* lazy: when the wait at the head was first seen, 0: not yet */
   double waited_ms, longest_ms; /* dev_wait before the next piece                      */
   const char *waited_for;
+  struct dev_edge edges[DEV_STREAMS_MAX]; /* by index of the stream waited for; count 0: none */
   struct dev_cuda_stream *cuda; /* cuda only                                           */
 };
 
@@ -151,13 +152,16 @@ const struct dev_block *dev_memory_find(const struct dev_memory *m, uintptr_t ad
 
 struct dev_trace_log {
   struct dev_interval *rows[2]; /* one is filled, the other is the caller's */
+  struct dev_edge *edges[2];    /* of the intervals beside them             */
   int64_t capacity;             /* 0: off                                   */
   int filled;
-  int64_t claimed;
-  pthread_mutex_t lock;         /* of filled, claimed and the rows that are filled: streams may be at work while it is taken */
+  int64_t kept, edged, lost;    /* rows, edges; rows that did not fit       */
+  pthread_mutex_t lock;         /* of what is filled and counted: streams may be at work while it is taken */
 };
 double dev_trace_now(struct dev *d); /* 0 while off */
-void dev_trace_waited(struct dev_stream *s, double ms, const char *waited_for);
+/* The wait at the head of s is over, after ms; from whoever runs the work, also for ms 0. */
+void dev_trace_waited(struct dev_stream *s, double ms, const struct dev_point *point);
+/* The piece s->next is done. */
 void dev_trace_done(struct dev_stream *s, const struct dev_work *w, double ready_ms, double start_ms, double end_ms);
 void dev_trace_release(struct dev_trace_log *t);
 

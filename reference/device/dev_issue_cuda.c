@@ -97,7 +97,7 @@ static void pass_wait(struct dev_stream *s, const struct dev_work *w, int64_t nu
   if (s->dev->trace.capacity == 0) return;
   double begin_ms;
   const double ms = pass_time(s, w, number, &begin_ms) - begin_ms;
-  if (ms > WAIT_MS) dev_trace_waited(s, ms, p->stream->name);
+  dev_trace_waited(s, ms > WAIT_MS ? ms : 0, p);
 }
 
 static void pass_kernel(struct dev_stream *s, const struct dev_work *w, int64_t number)

@@ -44,7 +44,7 @@ static bool kernel_at_head(struct dev_stream *s, struct dev_point **blocked)
         *blocked = p;
         return false;
       }
-      if (s->wait_since_ms != 0) dev_trace_waited(s, clock_ms() - s->wait_since_ms, p->stream->name);
+      dev_trace_waited(s, s->wait_since_ms != 0 ? clock_ms() - s->wait_since_ms : 0, p);
       if (dev_stream_failed(p->stream, p->count)) dev_stream_stop_with(s, s->next, p->stream);
     }
     finish(s);

@@ -24,6 +24,7 @@ enum err dev_stream_open(struct dev *d, const char *name, enum dev_role role, st
   s->in_flight = s->trails = false;
   s->wait_since_ms = s->waited_ms = s->longest_ms = 0;
   s->waited_for = NULL;
+  memset(s->edges, 0, sizeof s->edges);
   const enum err e = d->backend->stream_open(s);
   if (e) {
     free(s->queue);

@@ -9,10 +9,18 @@ double dev_trace_now(struct dev *d) { return d->trace.capacity ? clock_ms() : 0;
 
 void dev_trace_release(struct dev_trace_log *t)
 {
-  free(t->rows[0]);
-  free(t->rows[1]);
-  t->rows[0] = t->rows[1] = NULL;
+  for (int i = 0; i < 2; i++) {
+    free(t->rows[i]);
+    free(t->edges[i]);
+    t->rows[i] = NULL;
+    t->edges[i] = NULL;
+  }
   t->capacity = 0;
+}
+
+static void forget_edges(struct dev_stream *s)
+{
+  for (int i = 0; i < DEV_STREAMS_MAX; i++) s->edges[i].count = 0;
 }
 
 enum err dev_trace(struct dev *d, int64_t capacity)
@@ -21,12 +29,14 @@ enum err dev_trace(struct dev *d, int64_t capacity)
   if (capacity < 0) FAIL(ERR_ARG, "trace: capacity %lld", (long long)capacity);
   dev_await_all(d); /* nobody writes into the rows that go */
   dev_trace_release(t);
-  t->claimed = 0;
+  t->kept = t->edged = t->lost = 0;
   t->filled = 0;
+  for (int i = 0; i < DEV_STREAMS_MAX; i++) forget_edges(&d->streams[i]);
   if (capacity == 0) return ERR_OK;
   for (int i = 0; i < 2; i++) {
     t->rows[i] = calloc((size_t)capacity, sizeof *t->rows[i]);
-    if (t->rows[i] == NULL) {
+    t->edges[i] = malloc((size_t)capacity * sizeof *t->edges[i]);
+    if (t->rows[i] == NULL || t->edges[i] == NULL) {
       dev_trace_release(t);
       FAIL(ERR_MEMORY, "trace: %lld intervals", (long long)capacity);
     }
@@ -35,14 +45,30 @@ enum err dev_trace(struct dev *d, int64_t capacity)
   return d->backend->traced(d);
 }
 
-void dev_trace_waited(struct dev_stream *s, double ms, const char *waited_for)
+void dev_trace_waited(struct dev_stream *s, double ms, const struct dev_point *point)
 {
   if (s->dev->trace.capacity == 0) return;
+  struct dev_edge *e = &s->edges[point->stream->index];
+  if (e->count < point->count) *e = (struct dev_edge){point->stream->name, point->count};
   s->waited_ms += ms;
   if (ms > s->longest_ms) {
     s->longest_ms = ms;
-    s->waited_for = waited_for;
+    s->waited_for = point->stream->name;
   }
+}
+
+/* Of the piece at the head of s; NULL: they do not fit. */
+static const struct dev_edge *keep_edges(struct dev_trace_log *t, const struct dev_stream *s, int *n)
+{
+  struct dev_edge *at = t->edges[t->filled] + t->edged;
+  *n = 0;
+  for (int i = 0; i < DEV_STREAMS_MAX; i++) {
+    if (s->edges[i].count == 0) continue;
+    if (t->edged + *n == t->capacity) return NULL;
+    at[(*n)++] = s->edges[i];
+  }
+  t->edged += *n;
+  return at;
 }
 
 void dev_trace_done(struct dev_stream *s, const struct dev_work *w, double ready_ms, double start_ms, double end_ms)
@@ -50,9 +76,10 @@ void dev_trace_done(struct dev_stream *s, const struct dev_work *w, double ready
   struct dev_trace_log *t = &s->dev->trace;
   if (t->capacity == 0) return;
   pthread_mutex_lock(&t->lock);
-  const int64_t row = t->claimed++;
-  if (row < t->capacity)
-    t->rows[t->filled][row] = (struct dev_interval){.stream = s->name,
+  int n_edges;
+  const struct dev_edge *edges = keep_edges(t, s, &n_edges);
+  if (t->kept < t->capacity && edges != NULL)
+    t->rows[t->filled][t->kept++] = (struct dev_interval){.stream = s->name,
                                                     .kernel = w->kernel.name,
                                                     .phase = w->phase,
                                                     .step = w->step,
@@ -62,8 +89,14 @@ void dev_trace_done(struct dev_stream *s, const struct dev_work *w, double ready
                                                     .start_ms = start_ms,
                                                     .end_ms = end_ms,
                                                     .waited_ms = s->waited_ms,
-                                                    .waited_for = s->waited_for};
+                                                    .waited_for = s->waited_for,
+                                                    .number = s->next,
+                                                    .edges = edges,
+                                                    .n_edges = n_edges};
+  else
+    t->lost++;
   pthread_mutex_unlock(&t->lock);
+  forget_edges(s);
   s->waited_ms = s->longest_ms = 0;
   s->waited_for = NULL;
 }
@@ -91,12 +124,12 @@ enum err dev_trace_take(struct dev *d, const struct dev_interval **out, int64_t 
     if (d->streams[i].open && !d->streams[i].trails && dev_gate_value(&d->streams[i].completed) < d->streams[i].submitted)
       FAIL(ERR_ARG, "trace: taken while work on '%s' is not done; dev_sync() first", d->streams[i].name);
   pthread_mutex_lock(&t->lock);
-  *n = t->claimed < t->capacity ? t->claimed : t->capacity;
-  *lost = t->claimed - *n;
+  *n = t->kept;
+  *lost = t->lost;
   *out = t->rows[t->filled];
   sort_by_end(t->rows[t->filled], *n, t->rows[!t->filled]);
   t->filled = !t->filled;
-  t->claimed = 0;
+  t->kept = t->edged = t->lost = 0;
   pthread_mutex_unlock(&t->lock);
   return d->backend->traced(d);
 }

@@ -115,6 +115,87 @@ static void of_two_waits_the_longer_one_is_named(void)
   }
 }
 
+static bool has_edge(const struct dev_interval *x, const char *stream, int64_t count)
+{
+  for (int i = 0; i < x->n_edges; i++)
+    if (strcmp(x->edges[i].stream, stream) == 0) return x->edges[i].count == count;
+  return false;
+}
+
+/* comm: pieces 1, 2; copy: wait 1, piece 2; compute: waits 1 to 4, pieces 5, 6, and after the trace was taken wait 7, piece 8. */
+static void what_a_piece_waited_for_is_kept_also_where_it_was_past(void)
+{
+  for (size_t k = 0; k < kind_count(); k++) {
+    struct pair p = pair_open(kind_at(k));
+    struct dev_stream *copy;
+    struct dev_event *second, *third;
+    const struct dev_interval *rows, *of[3] = {NULL};
+    int64_t n, lost;
+    CHECK_OK(dev_stream_open(p.d, "copy", DEV_TRANSFER, &copy));
+    CHECK_OK(dev_event_create(p.d, &second));
+    CHECK_OK(dev_event_create(p.d, &third));
+    CHECK_OK(dev_trace(p.d, 10));
+    CHECK_OK(submit_sleep(p.comm, 0));
+    CHECK_OK(dev_record(p.e, p.comm));
+    CHECK_OK(dev_wait(copy, p.e));
+    CHECK_OK(submit_sleep(copy, 0));
+    CHECK_OK(dev_record(second, copy));
+    CHECK_OK(submit_sleep(p.comm, 0));
+    CHECK_OK(dev_record(third, p.comm));
+    CHECK_OK(dev_sync(p.d)); /* all of it is past */
+    CHECK_OK(dev_wait(p.compute, third));
+    CHECK_OK(dev_wait(p.compute, p.e)); /* behind what it waited for before */
+    CHECK_OK(dev_wait(p.compute, third));
+    CHECK_OK(dev_wait(p.compute, second));
+    CHECK_OK(submit_sleep(p.compute, 0));
+    CHECK_OK(submit_sleep(p.compute, 0));
+    CHECK_OK(dev_sync(p.d));
+    CHECK_OK(dev_trace_take(p.d, &rows, &n, &lost));
+    if (CHECK(n == 5 && lost == 0)) {
+      for (int i = 0; i < 3; i++) of[i] = &rows[2 + i];
+      if (strcmp(of[0]->stream, "copy") != 0) of[0] = strcmp(rows[0].stream, "copy") == 0 ? &rows[0] : &rows[1];
+      CHECK(of[0]->number == 2 && of[0]->n_edges == 1 && has_edge(of[0], "comm", 1));
+      CHECK(of[1]->number == 5 && of[1]->n_edges == 2 && has_edge(of[1], "comm", 2) && has_edge(of[1], "copy", 2));
+      CHECK(of[2]->number == 6 && of[2]->n_edges == 0);
+    }
+    CHECK_OK(dev_wait(p.compute, second));
+    CHECK_OK(submit_sleep(p.compute, 0));
+    CHECK_OK(dev_sync(p.d));
+    CHECK_OK(dev_trace_take(p.d, &rows, &n, &lost));
+    if (CHECK(n == 1)) CHECK(rows[0].number == 8 && rows[0].n_edges == 1 && has_edge(&rows[0], "copy", 2));
+    dev_event_destroy(third);
+    dev_event_destroy(second);
+    pair_close(&p);
+  }
+}
+
+/* The row is lost as a whole: never a piece that seems to have waited for nothing. */
+static void edges_that_do_not_fit_are_counted(void)
+{
+  for (size_t k = 0; k < kind_count(); k++) {
+    struct pair p = pair_open(kind_at(k));
+    struct dev_stream *copy;
+    struct dev_event *second;
+    const struct dev_interval *rows;
+    int64_t n, lost;
+    CHECK_OK(dev_stream_open(p.d, "copy", DEV_TRANSFER, &copy));
+    CHECK_OK(dev_event_create(p.d, &second));
+    CHECK_OK(submit_sleep(p.comm, 0));
+    CHECK_OK(submit_sleep(copy, 0));
+    CHECK_OK(dev_record(p.e, p.comm));
+    CHECK_OK(dev_record(second, copy));
+    CHECK_OK(dev_trace(p.d, 1));
+    CHECK_OK(dev_wait(p.compute, p.e));
+    CHECK_OK(dev_wait(p.compute, second));
+    CHECK_OK(submit_sleep(p.compute, 0));
+    CHECK_OK(dev_sync(p.d));
+    CHECK_OK(dev_trace_take(p.d, &rows, &n, &lost));
+    CHECK(n == 0 && lost == 1);
+    dev_event_destroy(second);
+    pair_close(&p);
+  }
+}
+
 static void intervals_come_in_order_of_their_end(void)
 {
   for (size_t k = 0; k < kind_count(); k++) {
@@ -202,6 +283,8 @@ int main(void)
       TEST(an_interval_carries_what_the_host_was_doing),
       TEST(waiting_is_charged_to_the_stream_waited_for),
       TEST(of_two_waits_the_longer_one_is_named),
+      TEST(what_a_piece_waited_for_is_kept_also_where_it_was_past),
+      TEST(edges_that_do_not_fit_are_counted),
       TEST(intervals_come_in_order_of_their_end),
       TEST(what_does_not_fit_is_counted),
       TEST(a_trailing_stream_holds_nothing_back),

@@ -110,6 +110,7 @@ const struct opt run_options[] = {
   {"packing",          OPT_NAME, AT(packing),           "best-fit",   "shortest-pack-first|best-fit|first-fit", "", "policy packed: longest documents first, each into the emptiest sequence, or the fullest that has room; or in the order of the corpus, each into the first that has"},
   {"pack_limit",       OPT_INT,  AT(pack_limit),        "0",          "0..1048576",               "documents", "policy packed: in a sequence, at most; 0: any number"},
   {"tail",             OPT_NAME, AT(tail),              "auto",       "auto|wrap|drop|pad|reshape", "",        "an epoch's last sequences, too few for a batch: go on with the next epoch, leave out, fill up with empty ones, deal evenly to all micro-batches; auto: wrap, of bucketed reshape"},
+  {"narrow",           OPT_BOOL, AT(narrow),            "false",      "",                         "",          "passes are as wide as the longest sequence of their micro-batch, up to a multiple of 16; false: always as wide as `sequence`, so padding is computed"},
   {"deal",             OPT_INT,  AT(deal),              "0",          "0..65536",                 "ranks",     "policy balanced: a step's sequences are dealt to this many by cost, a multiple of the replicas; 0: the replicas"},
   {"cost_a",           OPT_REAL, AT(cost_a),            "0",          "0..1e30",                  "",          "policy balanced: cost of a micro-batch is a + the sum over documents of b * tokens + c * tokens^2; every rank has as many, so a moves none"},
   {"cost_b",           OPT_REAL, AT(cost_b),            "1",          "0..1e30",                  "",          "policy balanced: of a token"},
@@ -439,6 +440,8 @@ static enum err finish_batches(struct run_config *c)
   if (c->tail == TAIL_AUTO) c->tail = c->policy == POLICY_BUCKETED ? TAIL_RESHAPE : TAIL_WRAP;
   if (c->tail == TAIL_WRAP && c->policy == POLICY_BUCKETED)
     FAIL(ERR_CONFIG, "tail: wrap with policy bucketed, whose batches are of one epoch; valid: drop, pad, reshape");
+  if (c->narrow && c->dump == DUMP_ALL)
+    FAIL(ERR_CONFIG, "narrow: true with dump all, whose block outputs are as wide as `sequence`; valid: false, or dump gradients, none");
   if (c->policy != POLICY_BALANCED) return ERR_OK;
   const int64_t replicas = c->dp * c->replicas, micro = c->global_batch / c->micro_batch;
   if (c->deal == 0) c->deal = replicas;

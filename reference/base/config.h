@@ -97,6 +97,7 @@ struct run_config {
   int64_t packing, pack_limit;    /* policy packed; documents in a sequence, 0: any number */
   bool shuffle;                   /* false: documents in the order of the corpus     */
   int64_t tail;                   /* what is done with an epoch's last, short batch  */
+  bool narrow;                    /* passes are as wide as the longest sequence of their micro-batch */
   int64_t deal;                   /* policy balanced: ranks that micro-batches are dealt to, a multiple of the replicas */
   double cost_a, cost_b, cost_c;  /* its costs: a + b * tokens + c * tokens^2 of each document */
   int64_t seed;

@@ -27,6 +27,17 @@ void batch_count(struct batch *b)
   }
 }
 
+int64_t batch_width(const struct batch *b, int64_t shards)
+{
+  int64_t longest = 1;
+  for (int64_t i = 0; i < b->B; i++)
+    for (int64_t t = b->T; t > longest; t--)
+      if (b->documents[i * b->T + t - 1] >= 0) longest = t;
+  int64_t width = (longest + BATCH_WIDTH - 1) / BATCH_WIDTH * BATCH_WIDTH;
+  while (width < b->T && b->B * width % shards != 0) width += BATCH_WIDTH;
+  return width < b->T ? width : b->T;
+}
+
 /* FNV-1a with a 32-bit word a turn (Fowler, Noll, Vo); the four arrays are one block. */
 uint64_t batch_hash(const struct batch *b)
 {

@@ -95,6 +95,10 @@ enum err data_plan_batch(struct data_plan *p, int64_t step, int64_t microbatch, 
 enum err batch_create(int64_t B, int64_t T, struct batch *out);
 void batch_destroy(struct batch *b);
 void batch_count(struct batch *b); /* sets n_tokens and n_valid from the arrays */
+/* Positions of each sequence that a pass has to look at: up to the last token of any of them, rounded up to a multiple of
+ * BATCH_WIDTH, and on until `shards` divides the micro-batch's positions; T at most, whose B * T shards divides. */
+enum { BATCH_WIDTH = 16 };
+int64_t batch_width(const struct batch *b, int64_t shards);
 /* 64 bits of tokens, targets, positions and document ids. */
 uint64_t batch_hash(const struct batch *b);
 

@@ -399,6 +399,26 @@ static void planted_faults_change_the_plan_as_they_say(void)
   teardown(&f);
 }
 
+/* The longest sequence up to a multiple of 16, what tensor ranks can share, and never beyond the sequence. */
+static void a_batch_is_as_wide_as_its_longest_sequence(void)
+{
+  struct batch b;
+  if (!CHECK_OK(batch_create(2, 50, &b))) return;
+  for (int i = 0; i < 100; i++) b.documents[i] = -1;
+  CHECK(batch_width(&b, 1) == 16); /* nothing but padding */
+  b.documents[15] = 3;
+  CHECK(batch_width(&b, 1) == 16);
+  b.documents[50 + 16] = 4;
+  CHECK(batch_width(&b, 1) == 32);
+  CHECK(batch_width(&b, 3) == 48); /* 64 positions are no three shards, 96 are */
+  CHECK(batch_width(&b, 7) == 50); /* nor seven */
+  b.documents[40] = 3;
+  CHECK(batch_width(&b, 1) == 48);
+  b.documents[99] = 3;
+  CHECK(batch_width(&b, 1) == 50);
+  batch_destroy(&b);
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -413,6 +433,7 @@ int main(void)
     TEST(a_corpus_smaller_than_a_step),
     TEST(evaluation_leaves_none_out),
     TEST(planted_faults_change_the_plan_as_they_say),
+    TEST(a_batch_is_as_wide_as_its_longest_sequence),
   };
   return test_main("data_plan_policies", tests, sizeof tests / sizeof *tests);
 }

@@ -11,8 +11,8 @@
  * with the block allocated, their tensors get their places. */
 struct builder {
   const struct activation_sizes *z;
-  struct plan *plan;
-  bool placing; /* second round */
+  struct plan *plan; /* NULL: regions stay where they are */
+  bool placing;      /* second round */
   char *block;
   enum err err; /* the first of the first round */
   int64_t end;  /* the last action */
@@ -26,7 +26,7 @@ static void open_region(struct builder *b, struct region *r)
 {
   b->open = r;
   b->filled = 0;
-  if (b->placing && r->bytes > 0) r->at = b->block + plan_offset(b->plan, r->id);
+  if (b->placing && b->plan && r->bytes > 0) r->at = b->block + plan_offset(b->plan, r->id);
 }
 
 static void add_typed(struct builder *b, struct tensor *t, enum dtype type, int64_t rows, int64_t cols)
@@ -275,21 +275,20 @@ static enum err allocate_lists(const struct activation_sizes *z, struct activati
 
 /* --- what passes share ------------------------------------------------------------------------ */
 
-static void adopt(struct tensor *to, const struct tensor *from)
+static void adopt(struct block_stash *to, const struct block_stash *from, int parts)
 {
-  if (to->at == NULL) *to = *from;
-}
-
-static void adopt_stash(struct block_stash *to, const struct block_stash *from)
-{
-  adopt(&to->mean1, &from->mean1);
-  adopt(&to->rstd1, &from->rstd1);
-  adopt(&to->qkv, &from->qkv);
-  adopt(&to->lse, &from->lse);
-  adopt(&to->sum, &from->sum);
-  adopt(&to->mean2, &from->mean2);
-  adopt(&to->rstd2, &from->rstd2);
-  adopt(&to->fc, &from->fc);
+  if (parts & QUICK) {
+    to->mean1 = from->mean1;
+    to->rstd1 = from->rstd1;
+    to->lse = from->lse;
+    to->mean2 = from->mean2;
+    to->rstd2 = from->rstd2;
+  }
+  if (parts & WIDE) {
+    to->qkv = from->qkv;
+    to->sum = from->sum;
+    to->fc = from->fc;
+  }
 }
 
 /* What is not kept is, in any slot, where the block's forward has it and where its backward has it. */
@@ -299,8 +298,8 @@ static void share_passing(struct activations *a, const struct activation_sizes *
     const struct block_work *work = &a->work[k % a->layers];
     if (fault_is(FAULT_MM_RECOMPUTE_BUFFER_ALIASED) && kept(z) == WIDE) a->stash[k].fc = a->stash[0].fc;
     a->stash_forward[k] = a->stash[k];
-    adopt_stash(&a->stash_forward[k], &work->in_forward.stash);
-    adopt_stash(&a->stash[k], &work->in_backward.stash);
+    adopt(&a->stash_forward[k], &work->in_forward.stash, ALL & ~kept(z));
+    adopt(&a->stash[k], &work->in_backward.stash, made_again(z));
   }
   for (int64_t k = 0; !z->split && k < a->n_saved * a->layers; k++) a->saved[k] = a->work[k % a->layers].in_backward.saved;
 }
@@ -314,13 +313,19 @@ static void share_gradients(struct activations *a)
   }
 }
 
+static void share(struct activations *a)
+{
+  if (a->sizes.recompute != RECOMPUTE_NONE) share_passing(a, &a->sizes);
+  if (!a->sizes.split) share_gradients(a);
+}
+
 /* --- create, destroy ------------------------------------------------------------------------- */
 
 enum err activations_allocate(struct dev *d, const struct activation_sizes *sizes, struct activations *a)
 {
   enum err err;
   struct builder b = {.z = sizes, .end = action_weight(sizes->layers, 0)};
-  memset(a, 0, sizeof *a);
+  *a = (struct activations){.sizes = *sizes};
   TRY_TO(release, allocate_lists(sizes, a));
   TRY_TO(release, plan_create(&b.plan));
 
@@ -333,8 +338,7 @@ enum err activations_allocate(struct dev *d, const struct activation_sizes *size
   b.placing = true;
   b.block = a->block;
   describe(&b, a);
-  if (sizes->recompute != RECOMPUTE_NONE) share_passing(a, sizes);
-  if (!sizes->split) share_gradients(a);
+  share(a);
   plan_destroy(b.plan);
   return ERR_OK;
 
@@ -357,6 +361,15 @@ void activations_free(struct dev *d, struct activations *a)
   free(a->input_regions);
   free(a->inputs);
   memset(a, 0, sizeof *a);
+}
+
+void activations_narrow(struct activations *a, int64_t N, int64_t n)
+{
+  a->sizes.N = N;
+  a->sizes.n = n;
+  struct builder b = {.z = &a->sizes, .placing = true, .end = action_weight(a->layers, 0)};
+  describe(&b, a);
+  share(a);
 }
 
 enum err region_begin(struct dev_stream *s, const struct activations *a, const struct region *r)

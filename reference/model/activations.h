@@ -116,7 +116,19 @@ struct head_work {
   struct tensor whole[2];          /* forward, backward */
 };
 
+struct activation_sizes {
+  enum dtype type, state; /* of activations, of statistics */
+  int64_t N, n, C, H, V, layers; /* N, n, V = V' as above */
+  int t, slots, weight_slots, inputs, heads;
+  bool begins, ends; /* the rank has the embedding; the head */
+  bool split, sequence;
+  enum recompute recompute;
+  bool shared;   /* by lifetimes, as above */
+  bool separate; /* all live from first to last, so that none share bytes */
+};
+
 struct activations {
+  struct activation_sizes sizes; /* of the pass being queued */
   int64_t layers, now; /* of the largest chunk; the action being queued */
   int n_saved, n_heads;
   struct block_stash *stash;         /* [slots][layers], as backward reads it              */
@@ -134,20 +146,12 @@ struct activations {
   size_t bytes;
 };
 
-struct activation_sizes {
-  enum dtype type, state; /* of activations, of statistics */
-  int64_t N, n, C, H, V, layers; /* N, n, V = V' as above */
-  int t, slots, weight_slots, inputs, heads;
-  bool begins, ends; /* the rank has the embedding; the head */
-  bool split, sequence;
-  enum recompute recompute;
-  bool shared;   /* by lifetimes, as above */
-  bool separate; /* all live from first to last, so that none share bytes */
-};
-
 /* Owner of *a's memory: the caller, until activations_free.  Fails: ERR_MEMORY. */
 enum err activations_allocate(struct dev *d, const struct activation_sizes *sizes, struct activations *a);
 void activations_free(struct dev *d, struct activations *a);
+/* From here on tensors have N rows, or n, at most those of activations_allocate, in the same regions; these are as long as that
+ * needs.  What a micro-batch left in its places is where it was once its own N is set again. */
+void activations_narrow(struct activations *a, int64_t N, int64_t n);
 
 /* Actions, as numbered above. */
 enum { ACTION_EMBEDDING = 0 };

@@ -166,6 +166,21 @@ static enum err check_input(const struct model *m, const struct model_input *in)
   return tensor_expect("samples", &in->samples, m->B, 1);
 }
 
+/* Memory is planned for micro-batches of run->sequence positions; this one may have fewer. */
+static enum err set_width(struct model *m, const struct model_input *in)
+{
+  const int64_t T = in->tokens.cols, N = m->B * T, shards = m->config.tp.sequence ? m->config.tp.size : 1;
+  if (T == m->T) return ERR_OK;
+  if (T < 1 || T > m->config.run->sequence || N % shards != 0)
+    FAIL(ERR_ARG, "micro-batch of %lld x %lld positions; valid: 1 to %lld in each sequence, in shards for %lld ranks", (long long)m->B, (long long)T,
+         (long long)m->config.run->sequence, (long long)shards);
+  m->T = T;
+  m->N = N;
+  m->n = tp_rows(&m->config.tp, N);
+  activations_narrow(&m->memory, m->N, m->n);
+  return ERR_OK;
+}
+
 static enum err in_range(const char *what, int i, int n)
 {
   if (i < 0 || i >= n) FAIL(ERR_ARG, "pass: %s %d of %d", what, i, n);
@@ -178,6 +193,7 @@ static enum err begin_pass(struct model *m, const struct model_pass *p, bool las
   TRY(in_range("slot", p->slot, m->config.slots));
   if (m->config.split) TRY(in_range("weight slot", p->weight_slot, m->config.weight_slots));
   if (!m->chunk[p->chunk].begins) TRY(in_range("input", p->input, m->config.inputs));
+  TRY(set_width(m, p->in));
   TRY(check_input(m, p->in));
   m->now = (struct walk){.chunk = &m->chunk[p->chunk], .pass = p, .last = last, .ready = ready, .ready_arg = arg};
   return ERR_OK;
@@ -323,5 +339,7 @@ struct tensor model_boundary(const struct model *m, const struct model_pass *pas
 {
   const struct chunk *c = &m->chunk[pass->chunk];
   BUG_IF(output ? pass->slot < 0 || pass->slot >= m->config.slots : pass->input < 0 || pass->input >= m->config.inputs);
-  return output ? m->memory.stash[pass->slot * m->memory.layers + c->layers - 1].out : m->memory.inputs[pass->input];
+  struct tensor t = output ? m->memory.stash[pass->slot * m->memory.layers + c->layers - 1].out : m->memory.inputs[pass->input];
+  t.rows = tp_rows(&m->config.tp, m->B * pass->in->tokens.cols); /* the pass that was queued last may be of another width */
+  return t;
 }

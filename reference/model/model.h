@@ -26,7 +26,7 @@
 
 /* One micro-batch on the device, int32. */
 struct model_input {
-  struct tensor tokens, targets, positions, documents; /* [B, T]; targets -1 = ignored */
+  struct tensor tokens, targets, positions, documents; /* [B, T], T at most run->sequence; targets -1 = ignored */
   struct tensor samples;                               /* [B, 1] global sample number   */
 };
 

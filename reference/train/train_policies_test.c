@@ -43,6 +43,48 @@ static void an_epoch_has_the_same_loss_under_every_policy(void)
   CHECK(steps_of[4] < steps_of[0]); /* packed into fewer sequences */
 }
 
+/* float64: passes that leave out what is beyond the longest sequence of their micro-batch give the losses and norms of passes
+ * that compute it, under every cut; sums over fewer rows are other sums, to 1e-12. */
+static void narrow_passes_learn_the_same(void)
+{
+  static const char *const cuts[] = {"", "recompute: full", "tp: 2\nsequence_parallel: true", "pp: 2\nschedule: zb-h1", "pp: 2\nschedule: gpipe\nrecompute: selective",
+                                     "dp: 2\nzero: 3\ndevice: lazy\npoison_end: true"};
+  enum { CUTS = sizeof cuts / sizeof *cuts };
+  char names[CUTS][2][16];
+  for (int i = 0; i < CUTS; i++)
+    for (int narrow = 0; narrow < 2; narrow++) {
+      char settings[320];
+      snprintf(names[i][narrow], sizeof names[i][narrow], "%s%d", narrow ? "narrow" : "wide", i);
+      snprintf(settings, sizeof settings,
+               "precision: float64\nsteps: 3\npositions: 64\ndropout: 0.1\nlengths: lognormal\npolicy: bucketed\ndocuments: 60\nevaluate_each: 2\nnarrow: %s\n%s",
+               narrow ? "true" : "false", cuts[i]);
+      fixture_run(names[i][narrow], settings);
+    }
+  if (!CHECK(TRAIN(1, names[0][0], names[0][1], names[1][0], names[1][1]) == 0)) {
+    fputs(fixture_output(), stderr);
+    return;
+  }
+  if (!CHECK(TRAIN(2, names[2][0], names[2][1], names[3][0], names[3][1], names[4][0], names[4][1], names[5][0], names[5][1]) == 0)) {
+    fputs(fixture_output(), stderr);
+    return;
+  }
+  for (int i = 0; i < CUTS; i++) {
+    json_t *wide = fixture_records(names[i][0]), *narrow = fixture_records(names[i][1]);
+    double least = INFINITY;
+    for (int64_t step = 0; step < 3; step++) {
+      const double loss = fixture_real(wide, "step", 0, step, "got.loss_sum"), norm = fixture_real(wide, "step", 0, step, "got.norm");
+      CHECK(fixture_real(narrow, "step", 0, step, "got.valid_tokens") == fixture_real(wide, "step", 0, step, "got.valid_tokens"));
+      CHECK_NEAR(fixture_real(narrow, "step", 0, step, "got.loss_sum"), loss, 1e-12 * loss);
+      CHECK_NEAR(fixture_real(narrow, "step", 0, step, "got.norm"), norm, 1e-12 * norm);
+      least = fmin(least, fixture_real(narrow, "batch", 0, step, "got.width"));
+    }
+    CHECK_NEAR(fixture_real(narrow, "eval", 0, 2, "got.loss"), fixture_real(wide, "eval", 0, 2, "got.loss"), 1e-11);
+    CHECK(least < 64); /* some were cut */
+    json_decref(wide);
+    json_decref(narrow);
+  }
+}
+
 /* Two of four ranks have no token in any step; they take part in all of it, and what they hold stays equal. */
 static void ranks_without_tokens_take_part(void)
 {
@@ -128,6 +170,7 @@ int main(void)
 {
   static const struct test tests[] = {
     TEST(an_epoch_has_the_same_loss_under_every_policy),
+    TEST(narrow_passes_learn_the_same),
     TEST(ranks_without_tokens_take_part),
     TEST(bad_data_ends_every_rank),
     TEST(a_token_beyond_the_vocabulary_ends_the_job),

@@ -90,6 +90,15 @@ static enum err touch_batch(struct trainer *t, const struct batch *b)
   return ERR_OK;
 }
 
+/* How wide the passes of a micro-batch are is known from it alone, so all ranks of a replica say the same. */
+static void set_width(const struct trainer *t, struct trainer_micro *m)
+{
+  struct tensor *const arrays[] = {&m->input.tokens, &m->input.targets, &m->input.positions, &m->input.documents};
+  if (!t->run.narrow) return;
+  const int64_t width = batch_width(&m->batch, t->run.sequence_parallel ? t->run.tp : 1);
+  for (int k = 0; k < 4; k++) *arrays[k] = tensor_at(arrays[k]->at, DTYPE_I32, m->batch.B, width);
+}
+
 enum err trainer_fetch(struct trainer *t, int64_t step, int64_t i)
 {
   int64_t number = t->micro[i].number;
@@ -98,19 +107,28 @@ enum err trainer_fetch(struct trainer *t, int64_t step, int64_t i)
     number = (i * comm_size(t->world) + comm_rank(t->world)) % (t->run.global_batch / t->run.micro_batch);
   TRY(touch_batch(t, &t->micro[i].batch));
   TRY(data_plan_batch(t->plan, step, number, &t->micro[i].batch));
+  set_width(t, &t->micro[i]);
   if (step >= 0) t->consumed += hash_place(batch_hash(&t->micro[i].batch), step, number);
+  return ERR_OK;
+}
+
+/* What the passes look at of [B, T] on the host: in one piece, or row by row. */
+static enum err load_array(struct trainer *t, const struct tensor *to, const int32_t *from, int64_t T)
+{
+  const int64_t rows = to->cols == T ? 1 : to->rows, each = tensor_count(to) / rows;
+  for (int64_t b = 0; b < rows; b++)
+    TRY(dev_copy_in(t->compute, (int32_t *)to->at + b * each, from + b * T, (size_t)each * sizeof(int32_t)));
   return ERR_OK;
 }
 
 enum err trainer_load(struct trainer *t, int64_t i)
 {
   const struct batch *b = &t->micro[i].batch;
-  const size_t bytes = (size_t)(b->B * b->T) * sizeof(int32_t);
   const struct model_input *in = &t->micro[i].input;
-  TRY(dev_copy_in(t->compute, in->tokens.at, b->tokens, bytes));
-  TRY(dev_copy_in(t->compute, in->targets.at, b->targets, bytes));
-  TRY(dev_copy_in(t->compute, in->positions.at, b->positions, bytes));
-  TRY(dev_copy_in(t->compute, in->documents.at, b->documents, bytes));
+  TRY(load_array(t, &in->tokens, b->tokens, b->T));
+  TRY(load_array(t, &in->targets, b->targets, b->T));
+  TRY(load_array(t, &in->positions, b->positions, b->T));
+  TRY(load_array(t, &in->documents, b->documents, b->T));
   TRY(dev_copy_in(t->compute, in->samples.at, b->samples, (size_t)b->B * sizeof(int32_t)));
   return ERR_OK;
 }
@@ -298,7 +316,7 @@ static enum err create_training(struct trainer *t)
   TRY(pipeline_create(e, stage, t->run.overlap_p2p, t->compute, t->groups.outputs, t->groups.gradients, &t->evaluate_pipeline));
   TRY(zero_room(t->zero));
   const int64_t layers = t->run.layers + 4, each = t->run.delay == DELAY_NONE ? 1 : 2; /* a delay before each */
-  TRY(dev_trace(t->dev, each * (t->n_micro * layers * INTERVALS_A_LAYER + t->table->n * 8 + t->flat->n_buckets * 32 + INTERVALS_A_STEP)));
+  TRY(dev_trace(t->dev, each * (t->n_micro * (layers * INTERVALS_A_LAYER + 4 * t->run.micro_batch) + t->table->n * 8 + t->flat->n_buckets * 32 + INTERVALS_A_STEP)));
   return ERR_OK;
 }
 

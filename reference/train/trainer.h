@@ -23,7 +23,7 @@
 struct trainer_micro {
   int64_t number; /* in the whole step */
   struct batch batch;
-  struct model_input input; /* on the device */
+  struct model_input input; /* on the device, as wide as its passes */
 };
 
 /* NULL where this rank needs none: a group of one, or one that it is not in. */

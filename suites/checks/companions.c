@@ -64,6 +64,7 @@ static struct run_config serial(const struct run_config *c)
   s.transport = defaults.transport;
   s.nccl_algo = defaults.nccl_algo;
   s.nccl_proto = defaults.nccl_proto;
+  s.narrow = defaults.narrow; /* what is beyond a micro-batch's longest sequence changes no loss */
   s.dump = DUMP_GRADIENTS;
   s.trace_time = defaults.trace_time;
   s.communicate = true;
@@ -208,6 +209,7 @@ int companions_twin(const struct run_config *c, struct companion *out, int max)
   if (c->dp > 1) s.reduce_type = c->reduce_type;
   if (c->inf_step >= 0) s.inf_rank = layout_of(c, (int)c->inf_rank).dp; /* a replica's gradients, wherever in it */
   s.threads = c->threads;
+  s.narrow = c->narrow;
   s.dump = c->dump;
   take(out, &n, max, "twin", &s);
   return n;

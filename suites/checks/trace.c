@@ -20,12 +20,14 @@ static bool parse(const json_t *text, struct call *c)
                              c->type, &c->count, &c->bytes, &c->microbatch) == 8;
 }
 
-/* Equal but for the micro-batch's global number: that of the same one of another replica. */
+/* Equal but for the micro-batch's global number: that of the same one of another replica.  With narrow this one may be
+ * of another width, and what it sends is the plan's to say. */
 static bool same_call(const struct run_config *c, int replicas_apart, const json_t *a, const json_t *b)
 {
   struct call x, y;
   if (!parse(a, &x) || !parse(b, &y)) return false;
-  return x.sequence == y.sequence && x.count == y.count && x.bytes == y.bytes && strcmp(x.op, y.op) == 0 &&
+  const bool same_count = (x.count == y.count && x.bytes == y.bytes) || (c->narrow && x.microbatch >= 0);
+  return x.sequence == y.sequence && same_count && strcmp(x.op, y.op) == 0 &&
          strcmp(x.group, y.group) == 0 && strcmp(x.stream, y.stream) == 0 && strcmp(x.type, y.type) == 0 &&
          y.microbatch == (x.microbatch < 0 ? x.microbatch : x.microbatch + replicas_apart * layout_each(c));
 }
@@ -54,12 +56,20 @@ static bool same_in_stage(const struct run_data *run, int rank, int64_t step, st
   return true;
 }
 
-static bool as_planned(const struct run_config *c, enum traffic_group g, const struct call *call,
-                       const struct traffic_call *plan)
+/* Elements, of those positions that the micro-batch says it looked at; 0: it does not say. */
+static int64_t count_of(const struct run_data *run, int rank, int64_t step, const struct traffic_call *plan)
 {
-  const int64_t bytes = traffic_bytes(plan->op, plan->count * (int64_t)dtype_bytes(plan->type), traffic_ranks(c, g));
+  if (!run->config.narrow || !plan->by_width) return plan->count;
+  const double width = evidence_value(run, "batch", rank, step, plan->microbatch, "got.width");
+  return width >= 1 && width <= (double)run->config.sequence ? plan->count / run->config.sequence * (int64_t)width : 0;
+}
+
+static bool as_planned(const struct run_config *c, enum traffic_group g, const struct call *call, const struct traffic_call *plan,
+                       int64_t count)
+{
+  const int64_t bytes = traffic_bytes(plan->op, count * (int64_t)dtype_bytes(plan->type), traffic_ranks(c, g));
   return strcmp(call->op, plan->op) == 0 && strcmp(call->stream, traffic_stream(g)) == 0 &&
-         strcmp(call->type, dtype_name(plan->type)) == 0 && call->count == plan->count && call->bytes == bytes &&
+         strcmp(call->type, dtype_name(plan->type)) == 0 && call->count == count && call->bytes == bytes &&
          (plan->microbatch < 0 || call->microbatch == plan->microbatch);
 }
 
@@ -87,7 +97,7 @@ static bool judge_group(const struct run_data *run, int rank, int64_t step, enum
     text = next_of(calls, g, &at, &call);
     if (text == NULL && k == plan->n) return true;
     const bool in_order = text && (before < 0 || call.sequence == before + 1);
-    if (text && k < plan->n && in_order && as_planned(&run->config, g, &call, &plan->calls[k])) {
+    if (text && k < plan->n && in_order && as_planned(&run->config, g, &call, &plan->calls[k], count_of(run, rank, step, &plan->calls[k]))) {
       before = call.sequence;
       continue;
     }
@@ -96,7 +106,7 @@ static bool judge_group(const struct run_data *run, int rank, int64_t step, enum
       verdict_say(out, OUTCOME_FAIL,
                   "call %d of %d in group %s of rank %d at step %lld is '%s', planned %s of %lld %s (micro-batch %lld)",
                   k, plan->n, traffic_name(g), rank, (long long)step, text_of(text), plan->calls[k].op,
-                  (long long)plan->calls[k].count, dtype_name(plan->calls[k].type),
+                  (long long)count_of(run, rank, step, &plan->calls[k]), dtype_name(plan->calls[k].type),
                   (long long)plan->calls[k].microbatch);
     else
       verdict_say(out, OUTCOME_FAIL, "group %s of rank %d at step %lld has '%s' behind the %d calls that were planned",

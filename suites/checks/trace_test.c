@@ -94,6 +94,24 @@ static void a_message_of_another_size_is_against_the_plan(void)
   bench_teardown(&b);
 }
 
+/* What passes hand on is as wide as their micro-batch says; a count of another width is against the plan. */
+static void a_narrow_micro_batch_sends_as_many_positions_as_it_says(void)
+{
+  struct run_config c = all_ways();
+  c.narrow = true;
+  setup_as(&c, "trace");
+  CHECK(bench_judge(&b, "trace") == OUTCOME_FAIL); /* nobody says how wide */
+  for (size_t i = 0; i < json_array_size(b.run.records); i++) {
+    json_t *r = json_array_get(b.run.records, i);
+    if (evidence_is(r, "batch")) json_object_set_new(r, "got.width", json_integer(c.sequence));
+  }
+  CHECK(bench_judge(&b, "trace") == OUTCOME_PASS);
+  made_set(&b.run, "batch", 3, 1, 4, "got.width", json_integer(c.sequence / 2));
+  CHECK(bench_judge(&b, "trace") == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(b.verdict.sentence, "of rank 3 at step 1");
+  bench_teardown(&b);
+}
+
 static void another_order_on_one_rank_fails(void)
 {
   setup("trace");
@@ -213,6 +231,7 @@ int main(void)
     TEST(clean_runs_pass),
     TEST(clean_runs_of_all_dimensions_pass),
     TEST(a_message_of_another_size_is_against_the_plan),
+    TEST(a_narrow_micro_batch_sends_as_many_positions_as_it_says),
     TEST(another_order_on_one_rank_fails),
     TEST(a_call_less_on_all_ranks_is_against_the_plan),
     TEST(wrong_type_count_bytes_stream_or_place_fail),

@@ -68,7 +68,14 @@ static void say(struct walk *w, const char *op, enum dtype type, int64_t count)
     t->calls = more;
     t->room = room;
   }
-  t->calls[t->n++] = (struct traffic_call){op, type, count, w->microbatch};
+  t->calls[t->n++] = (struct traffic_call){op, type, count, w->microbatch, false};
+}
+
+/* Of the micro-batch's positions. */
+static void say_rows(struct walk *w, const char *op, enum dtype type, int64_t count)
+{
+  say(w, op, type, count);
+  if (w->err == ERR_OK) w->out->calls[w->out->n - 1].by_width = true;
 }
 
 void traffic_free(struct traffic *t)
@@ -88,10 +95,10 @@ static bool folds_after(const struct walk *w, int64_t i) { return w->folds > 1 |
 
 /* --- tensor ranks ----------------------------------------------------------------------- */
 
-static void gather(struct walk *w) { if (w->c->sequence_parallel) say(w, "allgather", work(w), whole(w)); }
+static void gather(struct walk *w) { if (w->c->sequence_parallel) say_rows(w, "allgather", work(w), whole(w)); }
 static void reduce(struct walk *w)
 {
-  say(w, w->c->sequence_parallel ? "reduce_scatter" : "allreduce", work(w), whole(w));
+  say_rows(w, w->c->sequence_parallel ? "reduce_scatter" : "allreduce", work(w), whole(w));
 }
 static void sum_shards(struct walk *w, bool last, int64_t count)
 {
@@ -107,8 +114,8 @@ static void forward(struct walk *w, int64_t k)
   }
   if (k < w->stages.stages - 1) return;
   gather(w);
-  say(w, "allreduce", DTYPE_F64, rows(w));
-  say(w, "allreduce", DTYPE_F64, 2 * rows(w));
+  say_rows(w, "allreduce", DTYPE_F64, rows(w));
+  say_rows(w, "allreduce", DTYPE_F64, 2 * rows(w));
 }
 
 /* Before the backward of a block's second half, which is the first to come: all of forward's but its last sum. */
@@ -157,10 +164,10 @@ static void action(struct walk *w, enum traffic_group g, const struct schedule_a
   if (g == TRAFFIC_TP && a->pass == PASS_BACKWARD) backward(w, k, true, last);
   if (g == TRAFFIC_TP && a->pass == PASS_BACKWARD_INPUT) backward(w, k, false, last);
   if (g == TRAFFIC_TP && a->pass == PASS_BACKWARD_WEIGHT) weights(w, k);
-  if (g == TRAFFIC_OUTPUTS && a->pass == PASS_SEND_OUTPUT) say(w, "send", work(w), n);
-  if (g == TRAFFIC_OUTPUTS && a->pass == PASS_RECV_INPUT) say(w, "recv", work(w), n);
-  if (g == TRAFFIC_GRADIENTS && a->pass == PASS_SEND_GRADIENT) say(w, "send", work(w), n);
-  if (g == TRAFFIC_GRADIENTS && a->pass == PASS_RECV_GRADIENT) say(w, "recv", work(w), n);
+  if (g == TRAFFIC_OUTPUTS && a->pass == PASS_SEND_OUTPUT) say_rows(w, "send", work(w), n);
+  if (g == TRAFFIC_OUTPUTS && a->pass == PASS_RECV_INPUT) say_rows(w, "recv", work(w), n);
+  if (g == TRAFFIC_GRADIENTS && a->pass == PASS_SEND_GRADIENT) say_rows(w, "send", work(w), n);
+  if (g == TRAFFIC_GRADIENTS && a->pass == PASS_RECV_GRADIENT) say_rows(w, "recv", work(w), n);
 }
 
 static enum err passes(struct walk *w, enum traffic_group g)

@@ -47,6 +47,7 @@ struct traffic_call {
   enum dtype type;
   int64_t count;
   int64_t microbatch; /* global number in the step; -1: any */
+  bool by_width;      /* count is of all `sequence` positions; with narrow fewer, as the micro-batch is wide */
 };
 struct traffic {
   struct traffic_call *calls;

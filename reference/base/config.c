@@ -120,10 +120,14 @@ const struct opt run_options[] = {
   {"dump",             OPT_NAME, AT(dump),              "none",       "none|gradients|all",       "",          "tensors written at each recorded step"},
   {"records_each",     OPT_INT,  AT(records_each),      "1",          "1..1000000000",            "updates",   "between recorded steps"},
   {"trace_time",       OPT_BOOL, AT(trace_time),        "false",      "",                         "",          "record times of every collective"},
+  {"trace_spans",      OPT_BOOL, AT(trace_spans),       "false",      "",                         "",          "record what each stream did when and what it waited for: says who is waited for, and why"},
   {"communicate",      OPT_BOOL, AT(communicate),       "true",       "",                         "",          "false: the same step without transfers over replicas; never for conformance"},
   {"align",            OPT_BOOL, AT(align),             "false",      "",                         "",          "a barrier before each collective over replicas, so that its time is the transfer's alone"},
-  {"slow_percent",     OPT_REAL, AT(slow_percent),      "0",          "0..10000",                 "%",         "planted: slow_rank's compute takes this much longer"},
-  {"slow_rank",        OPT_INT,  AT(slow_rank),         "0",          "0..2147483647",            "",          "rank that slow_percent is about"},
+  {"slow_percent",     OPT_REAL, AT(slow_percent),      "0",          "0..10000",                 "%",         "planted: what slow_phase names takes slow_rank this much longer"},
+  {"slow_ms",          OPT_REAL, AT(slow_ms),           "0",          "0..600000",                "ms",        "planted: the same, by so much in all of a step, each of its parts by an equal share"},
+  {"slow_phase",       OPT_NAME, AT(slow_phase),        "compute",    "compute|forward|backward|optimizer|link|log", "", "compute: forward and backward; link: its reductions over replicas, once all have arrived; log: the host, between steps"},
+  {"slow_every",       OPT_INT,  AT(slow_every),        "1",          "1..1000000000",            "steps",     "slow_phase log: between two stalls"},
+  {"slow_rank",        OPT_INT,  AT(slow_rank),         "0",          "0..2147483647",            "",          "rank that slow_percent and slow_ms are about"},
   {"inf_step",         OPT_INT,  AT(inf_step),          "-1",         "-1..1000000000",           "",          "planted: in this step a gradient of inf_rank is infinite; -1: in none"},
   {"inf_rank",         OPT_INT,  AT(inf_rank),          "0",          "0..2147483647",            "",          "rank that inf_step is about; of emulated replicas the number of one"},
   {"slow_data_ms",     OPT_REAL, AT(slow_data_ms),      "0",          "0..600000",                "ms",        "planted: every rank waits this long for each step's batches"},
@@ -429,8 +433,24 @@ static enum err finish_layout(struct run_config *c)
     FAIL(ERR_CONFIG, "global_batch: %" PRId64 " gives each replica %" PRId64 " micro-batches, no multiple of pp = %" PRId64
          " as schedule interleaved needs; nearest valid: %s%" PRId64, c->global_batch, config_accumulation(c), c->pp, first, below + round);
   }
-  if (c->slow_percent > 0 && c->slow_rank >= config_ranks(c))
+  return ERR_OK;
+}
+
+/* Transfers and pauses have no length of their own that a percentage could be of. */
+static enum err finish_slowness(const struct run_config *c)
+{
+  const bool whole = c->slow_phase == SLOW_LINK || c->slow_phase == SLOW_LOG, planted = c->slow_percent > 0 || c->slow_ms > 0;
+  char name[CONFIG_NAME];
+  if (c->slow_percent > 0 && c->slow_ms > 0)
+    FAIL(ERR_CONFIG, "slow_ms: %g beside slow_percent = %g; valid: one of them 0", c->slow_ms, c->slow_percent);
+  if (c->slow_percent > 0 && whole)
+    FAIL(ERR_CONFIG, "slow_percent: %g with slow_phase %s; valid: 0, and slow_ms above 0", c->slow_percent, name_of("slow_phase", c, name));
+  if (planted && c->slow_rank >= config_ranks(c))
     FAIL(ERR_CONFIG, "slow_rank: %" PRId64 " is not in the job; valid: 0..%" PRId64, c->slow_rank, config_ranks(c) - 1);
+  if (planted && c->slow_phase == SLOW_LINK && c->dp == 1)
+    FAIL(ERR_CONFIG, "slow_phase: link is about replicas' reductions, but dp is 1; nearest valid: compute, or dp = 2");
+  if (c->slow_every > 1 && c->slow_phase != SLOW_LOG)
+    FAIL(ERR_CONFIG, "slow_every: %" PRId64 " with slow_phase %s; valid: 1, or slow_phase log", c->slow_every, name_of("slow_phase", c, name));
   return ERR_OK;
 }
 
@@ -489,6 +509,7 @@ enum err config_finish(struct run_config *c)
   TRY(finish_transport(&fresh));
   TRY(finish_offload(&fresh));
   TRY(finish_layout(&fresh));
+  TRY(finish_slowness(&fresh));
   TRY(finish_batches(&fresh));
   TRY(finish_training(&fresh));
   *c = fresh;

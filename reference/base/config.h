@@ -44,6 +44,7 @@ enum mesh_order {
   MESH_ORDER_PP_DP_TP
 };
 enum compute { COMPUTE_REAL, COMPUTE_SLEEP };
+enum slow_phase { SLOW_COMPUTE, SLOW_FORWARD, SLOW_BACKWARD, SLOW_OPTIMIZER, SLOW_LINK, SLOW_LOG };
 enum delay { DELAY_NONE, DELAY_COLLECTIVES, DELAY_COPIES, DELAY_UPDATE, DELAY_ALL };
 
 enum { CONFIG_NAME = 128, CONFIG_PATH = 1024 };
@@ -103,11 +104,11 @@ struct run_config {
   int64_t seed;
 
   int64_t dump, records_each;
-  bool trace_time;
+  bool trace_time, trace_spans;
   bool communicate;         /* false: `comm: none`, same step without transfers over replicas; never for conformance */
   bool align;               /* a barrier before each collective over replicas: to time transfers alone */
-  double slow_percent;      /* planted: this rank's compute takes longer */
-  int64_t slow_rank;
+  double slow_percent, slow_ms; /* planted: what slow_phase names takes slow_rank longer, by a share of it or by so much a step */
+  int64_t slow_rank, slow_phase, slow_every;
   int64_t inf_step, inf_rank; /* planted: in this step (-1: none) a gradient of this rank is infinite */
   double slow_data_ms;      /* planted: every rank waits this long for each step's batches */
   int64_t delay;            /* planted: what begins late by a seeded time; no bit may change */

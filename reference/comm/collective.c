@@ -33,6 +33,7 @@ struct work {
   int64_t total, piece, first, length;
   int64_t sequence, step;
   double delay_ms, start_ms;
+  double hold_ms, arrived_ms; /* 0: not yet */
   bool begun, in_middle;
 };
 _Static_assert(sizeof(struct work) <= DEV_ARGS_MAX, "a work fits the stream's copy");
@@ -220,10 +221,22 @@ static enum err start(void *args)
   return ERR_OK;
 }
 
+/* All has arrived; planted: this rank alone has it later. */
+static enum err finish(struct work *w, bool *done)
+{
+  const struct link_mark mark = mark_of(w);
+  if (w->hold_ms > 0 && w->arrived_ms == 0) w->arrived_ms = clock_ms();
+  if (w->hold_ms > 0 && clock_ms() - w->arrived_ms < w->hold_ms) return ERR_OK;
+  TRY(link_done(w->c->link, &mark));
+  *done = true;
+  return ERR_OK;
+}
+
 static enum err test(void *args, bool *done)
 {
   struct work *w = args;
   *done = false;
+  if (w->arrived_ms > 0) return finish(w, done);
   if (w->delay_ms > 0 && clock_ms() - w->start_ms < w->delay_ms) return ERR_OK;
   if (alone(w)) TRY(copy_alone(w));
   if (travels(w)) {
@@ -243,10 +256,7 @@ static enum err test(void *args, bool *done)
       return ERR_OK;
     }
   }
-  const struct link_mark mark = mark_of(w);
-  TRY(link_done(w->c->link, &mark));
-  *done = true;
-  return ERR_OK;
+  return finish(w, done);
 }
 
 /* To at->stream, where all of it is done in order. */
@@ -363,12 +373,17 @@ static enum err delay_test(void *args, bool *done)
   return ERR_OK;
 }
 
-enum err collective_delay(struct comm *c, double *left_ms)
+static enum err submit_delay(struct comm *c, double ms)
 {
   static const struct dev_kernel kernel = {.name = "delay", .start = delay_start, .test = delay_test};
-  const struct delay d = {.ms = c->config.delay_ms};
-  *left_ms = c->on_cuda ? 0 : d.ms;
-  if (*left_ms < d.ms) TRY(dev_submit(c->stream, &kernel, &d, sizeof d, NULL, 0));
+  const struct delay d = {.ms = ms};
+  return dev_submit(c->stream, &kernel, &d, sizeof d, NULL, 0);
+}
+
+enum err collective_delay(struct comm *c, double *left_ms)
+{
+  *left_ms = c->on_cuda ? 0 : c->config.delay_ms;
+  if (*left_ms < c->config.delay_ms) TRY(submit_delay(c, c->config.delay_ms));
   return ERR_OK;
 }
 
@@ -436,7 +451,10 @@ static enum err queue(struct comm *c, enum collective kind, const struct tensor 
   TRY(dev_delay(c->stream, DEV_DELAY_COLLECTIVES));
   TRY(trace_add(c, collective_names[kind], all->type, tensor_count(all), w.piece, &w.sequence));
   TRY(collective_delay(c, &w.delay_ms));
+  const double hold_ms = kind == ALLREDUCE || kind == REDUCE_SCATTER ? c->config.hold_ms : 0;
+  if (!c->link->issued) w.hold_ms = hold_ms;
   TRY(c->staged ? submit_staged(&w) : submit(&w));
+  if (c->link->issued && hold_ms > 0) TRY(submit_delay(c, hold_ms)); /* the host goes through the whole machine at once */
   return ERR_OK;
 }
 

@@ -58,8 +58,9 @@ enum err comm_create(struct comm_world *w, struct dev_stream *s, const int *rank
   enum err err = ERR_OK;
   *out = NULL;
   TRY(check_ranks(w, ranks, n));
-  if (config->piece < 0 || config->delay_ms < 0)
-    FAIL(ERR_ARG, "comm '%s': piece %" PRId64 ", delay %g ms; neither may be negative", config->name, config->piece, config->delay_ms);
+  if (config->piece < 0 || config->delay_ms < 0 || config->hold_ms < 0)
+    FAIL(ERR_ARG, "comm '%s': piece %" PRId64 ", delay %g ms, hold %g ms; none may be negative", config->name, config->piece, config->delay_ms,
+         config->hold_ms);
   const int index = free_place(w);
   if (index < 0) FAIL(ERR_ARG, "comm '%s' would be number %d; at most %d live together", config->name, COMMS_MAX + 1, COMMS_MAX);
 

@@ -56,6 +56,7 @@ struct comm_config {
   enum comm_reduce reduce;
   bool synchronous;  /* sends complete only once their receiver has posted: shows deadlocks */
   double delay_ms;   /* planted: every collective of this comm starts this late  */
+  double hold_ms;    /* planted: every reduction ends this late here, once all have arrived; others go on */
   bool silent;       /* nothing travels: a collective does this rank's own part of the copying and is done; not for messages */
   bool aligned;      /* a barrier before each collective: what it takes then is the transfer's alone */
   int64_t piece;     /* most elements of one MPI call; 0: as many as its int counts allow */
@@ -110,7 +111,7 @@ enum err comm_host_barrier(struct comm_world *w);
 enum err comm_host_gather(struct comm_world *w, const void *mine, size_t bytes, void *all); /* all: rank 0 only */
 enum err comm_host_bcast(struct comm_world *w, void *at, size_t bytes, int root);
 /* Offset of rank 0's clock_ms() to ours (theirs = ours + offset) and its error bound,
- * by round trips.  0 and 0 on one host. */
+ * by round trips.  0 and 0 on the host of rank 0.  All ranks. */
 enum err comm_clock_offset(struct comm_world *w, double *offset_ms, double *error_ms);
 
 /* --- trace -------------------------------------------------------------- */

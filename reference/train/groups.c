@@ -61,6 +61,14 @@ static enum err create(struct trainer *t, const char *name, struct dev_stream *s
   return ERR_OK;
 }
 
+/* Planted: what each reduction of this rank over replicas takes longer. */
+static double hold_ms(const struct trainer *t, const char *name)
+{
+  const struct run_config *run = &t->run;
+  if (run->slow_phase != SLOW_LINK || comm_rank(t->world) != run->slow_rank || strcmp(name, "dp") != 0) return 0;
+  return run->slow_ms / (double)(t->flat->n_buckets * (run->reduce_each == REDUCE_MICROBATCH ? t->accumulation : 1));
+}
+
 /* What replicas exchange of the model: silent without communication, and then buffers keep what they have. */
 static enum err create_over_replicas(struct trainer *t, const char *name, struct dev_stream *s, const int *ranks, int n, size_t bytes,
                                      struct comm **out)
@@ -68,6 +76,7 @@ static enum err create_over_replicas(struct trainer *t, const char *name, struct
   struct comm_config config = device_comm_config(&t->run, name);
   config.silent = !t->run.communicate;
   config.aligned = t->run.align;
+  config.hold_ms = hold_ms(t, name);
   TRY(comm_create(t->world, s, ranks, n, bytes, &config, out));
   return ERR_OK;
 }

@@ -60,6 +60,7 @@ enum err output_open(struct comm_world *w, const struct run_config *run, struct 
   *out = (struct output){.run = run, .world = w, .last_words = words, .start_ms = clock_ms()};
   TRY_TO(close_output, comm_agree(w, open_here(out)));
   TRY_TO(close_output, comm_clock_offset(w, &out->clock_offset_ms, &out->clock_error_ms));
+  out->clock_at_ms = clock_ms();
   last_words_about(words, out->piece, run->name);
   return ERR_OK;
 

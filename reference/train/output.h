@@ -19,7 +19,8 @@ struct output {
   struct record_file *records;
   struct slots *slots;
   char piece[CONFIG_PATH + 64], merged[CONFIG_PATH + 300];
-  double start_ms, clock_offset_ms, clock_error_ms; /* comm_clock_offset() at the start */
+  double start_ms, clock_offset_ms, clock_error_ms; /* comm_clock_offset() at the start ... */
+  double clock_at_ms;                               /* ... when, our clock              */
 };
 
 /* All ranks; they agree on the result.  Makes the directory.  Fails: ERR_IO naming the path;

@@ -64,25 +64,55 @@ static enum err drag(void *args)
   return ERR_OK;
 }
 
-static enum err submit(struct trainer *t, const struct dev_kernel *kernel, bool write)
+static bool is_slow(const struct trainer *t, enum slow_phase part)
 {
-  if (t->run.slow_percent == 0 || comm_rank(t->world) != t->run.slow_rank) return ERR_OK;
+  const bool pass = part == SLOW_FORWARD || part == SLOW_BACKWARD;
+  return comm_rank(t->world) == t->run.slow_rank && (t->run.slow_phase == (int64_t)part || (t->run.slow_phase == SLOW_COMPUTE && pass));
+}
+
+/* Of slow_ms: what one of this step's parts takes more. */
+static double share_ms(const struct trainer *t)
+{
+  const double forwards = (double)(t->n_micro * t->run.chunks), backwards = forwards * (t->training->splits ? 2 : 1);
+  switch (t->run.slow_phase) {
+  case SLOW_FORWARD: return t->run.slow_ms / forwards;
+  case SLOW_BACKWARD: return t->run.slow_ms / backwards;
+  case SLOW_COMPUTE: return t->run.slow_ms / (forwards + backwards);
+  default: return t->run.slow_ms;
+  }
+}
+
+static enum err submit(struct trainer *t, enum slow_phase part, const struct dev_kernel *kernel, bool write)
+{
+  if (t->run.slow_percent == 0 || !is_slow(t, part)) return ERR_OK;
   const struct slow_args args = {t->at.since.at, t->run.slow_percent};
   const struct dev_range range = write ? dev_writes(&t->at.since) : dev_reads(&t->at.since);
   TRY(dev_submit(t->compute, kernel, &args, sizeof args, &range, 1));
   return ERR_OK;
 }
 
-enum err plant_slow_start(struct trainer *t)
+enum err plant_slow_start(struct trainer *t, enum slow_phase part)
 {
   static const struct dev_kernel kernel = {.name = "slow.mark", .run = mark_time};
-  TRY(submit(t, &kernel, true));
+  TRY(submit(t, part, &kernel, true));
   return ERR_OK;
 }
 
-enum err plant_slow_finish(struct trainer *t)
+enum err plant_slow_finish(struct trainer *t, enum slow_phase part)
 {
   static const struct dev_kernel kernel = {.name = "slow.drag", .run = drag};
-  TRY(submit(t, &kernel, false));
+  TRY(submit(t, part, &kernel, false));
+  if (t->run.slow_ms > 0 && is_slow(t, part)) TRY(op_sleep(t->compute, share_ms(t)));
   return ERR_OK;
+}
+
+double plant_slow_sleep(const struct trainer *t, enum slow_phase part, double ms)
+{
+  return is_slow(t, part) ? ms * (1 + t->run.slow_percent / 100) + share_ms(t) : ms;
+}
+
+void plant_log(const struct trainer *t, int64_t step)
+{
+  const struct run_config *run = &t->run;
+  if (run->slow_phase == SLOW_LOG && comm_rank(t->world) == run->slow_rank && (step + 1) % run->slow_every == 0) clock_sleep_ms(run->slow_ms);
 }

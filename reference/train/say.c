@@ -1,6 +1,7 @@
 /* say.c - records of the run, its ranks, its parameters, its steps. */
 #include "train/say.h"
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "ops/ops.h"
 #include "train/canonical.h"
@@ -53,6 +54,20 @@ enum err say_rank(const struct output *o, const struct dev *d, int threads, cons
   record_real(f, "got.clock_error_ms", o->clock_error_ms);
   TRY(record_end(f));
   return ERR_OK;
+}
+
+enum err say_clock(const struct output *o)
+{
+  struct record_file *f = o->records;
+  double offset_ms, error_ms;
+  TRY(comm_clock_offset(o->world, &offset_ms, &error_ms));
+  record_begin(f, "clock", -1, -1);
+  record_real(f, "got.start_ms", o->clock_at_ms + o->clock_offset_ms);
+  record_real(f, "got.start_offset_ms", o->clock_offset_ms);
+  record_real(f, "got.end_ms", clock_ms() + o->clock_offset_ms);
+  record_real(f, "got.end_offset_ms", offset_ms);
+  record_real(f, "got.error_ms", error_ms > o->clock_error_ms ? error_ms : o->clock_error_ms);
+  return record_end(f);
 }
 
 /* Between two looks; -1 where the card does not say. */

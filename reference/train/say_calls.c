@@ -112,7 +112,7 @@ static enum err say_actions(const struct trainer *t, const struct output *o, int
   return ERR_OK;
 }
 
-enum err say_time(const struct trainer *t, const struct output *o, int64_t step, const struct step_clock *clock)
+enum err say_time(const struct trainer *t, const struct output *o, int64_t step, const struct step_clock *clock, const struct span_marks *marks)
 {
   struct record_file *f = o->records;
   const struct dev_interval *list;
@@ -135,5 +135,6 @@ enum err say_time(const struct trainer *t, const struct output *o, int64_t step,
   record_real(f, "got.matmul_flops", meters_matmul_flops(&t->run, &t->place, (double)t->n_valid));
   TRY(record_end(f));
   if (t->run.trace_time && t->mesh.pp > 1) TRY(say_actions(t, o, step, list, n));
+  if (t->run.trace_spans) TRY(say_spans(t, o, step, clock, marks, list, n));
   return ERR_OK;
 }

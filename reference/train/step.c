@@ -79,7 +79,8 @@ static enum err sleep_instead(struct trainer *t, const struct schedule_action *a
   const int stage = a->chunk * t->mesh.pp + t->mesh.pp_rank;
   const int64_t layers = t->place.partition.first[stage + 1] - t->place.partition.first[stage];
   const double head = has_head(t, a) ? run->sleep_head_ms * (a->pass == PASS_BACKWARD ? 2 : 1) : 0;
-  return sleep_through(t, a, (double)layers * each + head);
+  const enum slow_phase part = a->pass == PASS_FORWARD ? SLOW_FORWARD : SLOW_BACKWARD;
+  return sleep_through(t, a, plant_slow_sleep(t, part, (double)layers * each + head));
 }
 
 static enum err forward(struct trainer *t, const struct schedule_action *a)
@@ -90,9 +91,9 @@ static enum err forward(struct trainer *t, const struct schedule_action *a)
   dev_set_phase(t->dev, DEV_PHASE_FORWARD, t->step_number, (int)t->micro[i].number);
   if (a->chunk == 0) TRY(trainer_load(t, i));
   if (t->run.compute == COMPUTE_SLEEP) return sleep_instead(t, a);
-  TRY(plant_slow_start(t));
+  TRY(plant_slow_start(t, SLOW_FORWARD));
   TRY(model_forward(t->model, &pass, true, &loss));
-  TRY(plant_slow_finish(t));
+  TRY(plant_slow_finish(t, SLOW_FORWARD));
   return ERR_OK;
 }
 
@@ -133,10 +134,10 @@ static enum err backward(struct trainer *t, const struct schedule_action *a, boo
   }
   if (launches_sums_first(t) && i == t->n_micro - 1) TRY(step_sum(t));
   if (t->run.compute == COMPUTE_SLEEP) return sleep_instead(t, a);
-  TRY(plant_slow_start(t));
+  TRY(plant_slow_start(t, SLOW_BACKWARD));
   if (a->pass == PASS_BACKWARD) TRY(model_backward(t->model, &pass, &scale, last, last ? ddp_ready : NULL, t->ddp));
   else TRY(model_backward_input(t->model, &pass, &scale, last, last ? ddp_ready : NULL, t->ddp));
-  TRY(plant_slow_finish(t));
+  TRY(plant_slow_finish(t, SLOW_BACKWARD));
   return ERR_OK;
 }
 
@@ -145,9 +146,9 @@ static enum err backward_weight(struct trainer *t, const struct schedule_action 
   const struct model_pass pass = model_pass_of(t, a);
   dev_set_phase(t->dev, DEV_PHASE_BACKWARD, t->step_number, (int)t->micro[micro_of(t, a)].number);
   if (t->run.compute == COMPUTE_SLEEP) return sleep_instead(t, a);
-  TRY(plant_slow_start(t));
+  TRY(plant_slow_start(t, SLOW_BACKWARD));
   TRY(model_backward_weight(t->model, &pass, last, last ? ddp_ready : NULL, t->ddp));
-  TRY(plant_slow_finish(t));
+  TRY(plant_slow_finish(t, SLOW_BACKWARD));
   return ERR_OK;
 }
 
@@ -255,7 +256,9 @@ static enum err update(struct trainer *t)
     TRY(zero_updated(t->zero));
     TRY(zero_settle(t->zero));
   }
+  TRY(plant_slow_start(t, SLOW_OPTIMIZER));
   TRY(optim_step(t->optim, t->updates + 1));
+  TRY(plant_slow_finish(t, SLOW_OPTIMIZER));
   if (t->loss_scale) TRY(loss_scale_read(t->loss_scale, t->now.scaling));
   if (!stale) TRY(zero_updated(t->zero));
   TRY(dev_copy_out(t->compute, &t->now.norm, norm.at, sizeof t->now.norm));

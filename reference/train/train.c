@@ -7,6 +7,7 @@
 #include "comm/pmpi_shim.h"
 #include "train/dump.h"
 #include "train/meters.h"
+#include "train/plant.h"
 #include "train/say.h"
 #include "train/threads.h"
 #include "train/warm.h"
@@ -22,6 +23,7 @@ struct loop {
   struct dumper *dump;
   struct say_memory memory;
   struct dev_health health; /* of the card, before the first step */
+  struct span_marks marks;  /* of the host, since the last step */
   double told_ms; /* when a person last heard of it */
 };
 
@@ -50,9 +52,12 @@ static enum err record_step(struct loop *l, int64_t step, const struct step_cloc
   /* What MPI was asked for is counted when it was.  A run that dumps is for what it computes, not for its time. */
   if (l->run->dump != DUMP_NONE) TRY(dev_sync(l->t->dev));
   TRY(say_calls(l->t, l->output, step));
-  TRY(say_time(l->t, l->output, step, clock));
+  TRY(say_time(l->t, l->output, step, clock, &l->marks));
   if (l->run->dump != DUMP_NONE || step == l->run->steps - 1) TRY(say_replicas(l->t, l->output, step));
+  spans_restart(&l->marks, clock->end_ms);
+  spans_mark(&l->marks, "log", clock_ms());
   TRY(dump_after(l->dump, step));
+  if (l->run->dump != DUMP_NONE) spans_mark(&l->marks, "dump", clock_ms());
   return ERR_OK;
 }
 
@@ -72,6 +77,7 @@ static enum err one_step(struct loop *l, int64_t step)
   slots_say(l->output->slots, "step", step);
   if (recorded(l->run, step)) TRY(dump_before(l->dump, step));
   TRY(forget(l));
+  if (step > 0) spans_mark(&l->marks, l->run->dump != DUMP_NONE ? "dump" : "log", clock_ms());
   TRY(step_run(l->t, step, &clock));
   if (step == 0) {
     dev_usage(l->t->dev, &usage);
@@ -79,7 +85,10 @@ static enum err one_step(struct loop *l, int64_t step)
     dev_usage_restart(l->t->dev);
   }
   if (recorded(l->run, step)) TRY(record_step(l, step, &clock));
+  else spans_restart(&l->marks, clock.end_ms);
   tell(l, step);
+  plant_log(l->t, step);
+  spans_mark(&l->marks, "log", clock_ms());
   return ERR_OK;
 }
 
@@ -90,6 +99,7 @@ static enum err evaluate_after(struct loop *l, int64_t updates)
   slots_say(l->output->slots, "evaluate", updates);
   TRY(evaluate(l->t, &e));
   TRY(say_evaluation(l->output, updates, &e));
+  spans_mark(&l->marks, "evaluate", clock_ms());
   return ERR_OK;
 }
 
@@ -120,6 +130,7 @@ static enum err steps(struct loop *l)
   TRY(meters_memory_others(&l->memory.others));
   TRY(say_data(l->t, l->output));
   TRY(say_memory(l->t, l->output, &l->memory));
+  if (l->run->trace_time || l->run->trace_spans) TRY(say_clock(l->output));
   return ERR_OK;
 }
 

@@ -34,12 +34,29 @@ struct tensor trainer_row(const struct trainer *t, const struct flat_buffer *b, 
 
 const struct flat_buffer *trainer_working(const struct trainer *t) { return t->rounded.at ? &t->rounded : &t->weights; }
 
+static int awaited(const struct trainer *t, struct dev_stream *out[TRAINER_AWAITED])
+{
+  struct dev_stream *const streams[TRAINER_AWAITED] = {t->compute, t->transfer, t->scalar, t->outputs, t->input_gradients};
+  int n = 0;
+  for (int i = 0; i < TRAINER_AWAITED; i++)
+    if (streams[i]) out[n++] = streams[i];
+  return n;
+}
+
 enum err trainer_sync(struct trainer *t)
 {
-  struct dev_stream *const streams[] = {t->compute, t->transfer, t->scalar, t->outputs, t->input_gradients};
-  for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
-    if (streams[i]) TRY(dev_sync_stream(streams[i]));
+  struct dev_stream *streams[TRAINER_AWAITED];
+  const int n = awaited(t, streams);
+  for (int i = 0; i < n; i++) TRY(dev_sync_stream(streams[i]));
   return ERR_OK;
+}
+
+int trainer_awaited(const struct trainer *t, const char *names[TRAINER_AWAITED])
+{
+  struct dev_stream *streams[TRAINER_AWAITED];
+  const int n = awaited(t, streams);
+  for (int i = 0; i < n; i++) names[i] = dev_stream_name(streams[i]);
+  return n;
 }
 
 enum err trainer_settle(struct trainer *t)

@@ -129,6 +129,9 @@ struct tensor trainer_row(const struct trainer *t, const struct flat_buffer *b, 
 const struct flat_buffer *trainer_working(const struct trainer *t);
 /* The host waits for all streams but `gather`, and those of what is offloaded, which may go on into the next step. */
 enum err trainer_sync(struct trainer *t);
+/* Names of the streams that trainer_sync() waits for; returns how many. */
+enum { TRAINER_AWAITED = 5 };
+int trainer_awaited(const struct trainer *t, const char *names[TRAINER_AWAITED]);
 /* The compute stream waits for all that the last update left on its way: before it reads weights or what updates keep. */
 enum err trainer_settle(struct trainer *t);
 /* Micro-batch of the list: on the host, then as input on the device (queued on compute). */

@@ -67,10 +67,14 @@ static struct run_config serial(const struct run_config *c)
   s.narrow = defaults.narrow; /* what is beyond a micro-batch's longest sequence changes no loss */
   s.dump = DUMP_GRADIENTS;
   s.trace_time = defaults.trace_time;
+  s.trace_spans = defaults.trace_spans;
   s.communicate = true;
   s.align = false;
   s.slow_percent = defaults.slow_percent;
+  s.slow_ms = defaults.slow_ms;
   s.slow_rank = defaults.slow_rank;
+  s.slow_phase = defaults.slow_phase;
+  s.slow_every = defaults.slow_every;
   s.inf_rank = defaults.inf_rank; /* the same steps are skipped, whoever overflows */
   s.slow_data_ms = defaults.slow_data_ms;
   on_time(&s);

@@ -453,6 +453,32 @@ static void delay_holds_back_every_collective(void)
   bench_close(&b);
 }
 
+/* The last rank has each reduction 60 ms later than the others, and right; a barrier is none. */
+static void hold_ends_reductions_late_on_this_rank_alone(void)
+{
+  const int me = comm_rank(world), last = comm_size(world) - 1;
+  for (int ordered = 0; ordered < 2; ordered++) {
+    struct bench b;
+    bench_open(&b, DEV_CPU, 0);
+    const struct comm_config config = {.name = "held", .reduce = ordered ? COMM_ORDERED : COMM_FAST, .hold_ms = me == last ? 60 : 0};
+    struct comm *c = comm_of(&b, 4096, &config);
+    struct tensor t = matrix(&b, DTYPE_F64, 1, 3, false);
+    fill(&t, me, 0);
+    CHECK_OK(comm_host_barrier(world));
+    CHECK_OK(comm_barrier(c));
+    CHECK_OK(mirror_sync(b.d)); /* all are here */
+    const double before = clock_ms();
+    CHECK_OK(comm_allreduce(c, &t, COMM_SUM));
+    CHECK_OK(mirror_sync(b.d));
+    const double ms = clock_ms() - before;
+    if (me == last) CHECK(ms >= 60);
+    CHECK(reduced(&t, 1, 1, COMM_SUM, false));
+    mirror_free(b.d, t.at);
+    comm_destroy(c);
+    bench_close(&b);
+  }
+}
+
 /* Each rank is left with what is its own; the ordered comm's views are strided and not in place. */
 static void a_silent_comm_moves_nothing_between_ranks(void)
 {
@@ -592,6 +618,7 @@ int main(void)
     TEST(a_group_of_some_ranks_leaves_the_others_alone),
     TEST(scratch_is_two_blocks_and_none_for_one_rank),
     TEST(delay_holds_back_every_collective),
+    TEST(hold_ends_reductions_late_on_this_rank_alone),
     TEST(a_silent_comm_moves_nothing_between_ranks),
     TEST(an_aligned_comm_has_a_barrier_before_each_collective),
     TEST(a_missing_wait_before_a_collective_is_named),

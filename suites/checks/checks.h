@@ -32,6 +32,7 @@
   CHECK(memory, "O12", NULL, "peak memory a rank and category against the closed formula; nothing allocated in steps")  \
   CHECK(clock, "O13", NULL, "a step's time is no shorter than its parts, the run's no shorter than its steps")          \
   CHECK(bubble, "O13", NULL, "idle time of pipeline stages beside their list simulated with the run's median times")     \
+  CHECK(blame, "O13", NULL, "the rank and phase that are waited for, at what cost; beside the slowness that was planted")  \
   CHECK(overlap, "O13", hidden_companions, "share of the transfers over replicas that compute hides; by the clock and by the streams") \
   CHECK(bare, "O13", hidden_companions, "hides at least 0.9 of what a bare program with the same products and transfers does") \
   CHECK(cost, "O13", cost_companions, "a step with sharded states takes at most 1.05 times one without")                 \

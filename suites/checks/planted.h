@@ -1,0 +1,18 @@
+/* planted.h - what the options that plant slowness make of a step: of the configuration alone. */
+#ifndef CHECKS_PLANTED_H
+#define CHECKS_PLANTED_H
+
+#include "graph.h"
+
+struct planted {
+  bool any;
+  int rank;
+  enum graph_phase phase; /* slow_phase compute: backward, of which it is most; forward is right as well */
+  double cost_ms;         /* of a step; NaN: not known beforehand                                        */
+  int period;
+};
+/* Fails: ERR_CONFIG, ERR_MEMORY. */
+enum err planted_of(const struct run_config *c, struct planted *out);
+bool planted_is(const struct run_config *c, const struct planted *p, int rank, enum graph_phase phase);
+
+#endif

@@ -83,8 +83,9 @@ enum err memory_record(const struct plan *p, const struct trial *t, const struct
   predict(&run->config, &x);
   const double predicted[] = {x.parameters_bytes, x.gradients_bytes, x.optimizer_bytes, x.activations_bytes, x.communication_bytes, x.host_bytes};
   const int64_t peak = mark_of(worst);
-  char precision[CONFIG_NAME];
+  char precision[CONFIG_NAME], offload[CONFIG_NAME];
   opt_text(opt_find(run_options, run_options_count, "precision"), &run->config, precision, sizeof precision);
+  opt_text(opt_find(run_options, run_options_count, "offload"), &run->config, offload, sizeof offload);
   TRY(record_open(r->records, t->name, -1, &f));
   record_begin(f, "memory_point", -1, -1);
   record_text(f, "got.suite", t->suite->name);
@@ -94,6 +95,7 @@ enum err memory_record(const struct plan *p, const struct trial *t, const struct
   record_int(f, "got.tp", run->config.tp);
   record_int(f, "got.pp", run->config.pp);
   record_int(f, "got.zero", run->config.zero);
+  record_text(f, "got.offload", offload);
   record_int(f, "got.rank_parameters", (int64_t)x.rank_parameters);
   record_int(f, "got.worst_rank", record_get_int(worst, "rank", -1));
   record_int(f, "got.peak_bytes", peak);

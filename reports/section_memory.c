@@ -122,15 +122,19 @@ static int compare_int(const json_t *a, const json_t *b, const char *key)
   return (x > y) - (x < y);
 }
 
+static int compare_text(const json_t *a, const json_t *b, const char *key)
+{
+  const char *x = record_get_text(a, key), *y = record_get_text(b, key);
+  return strcmp(x ? x : "", y ? y : "");
+}
+
 /* Of one layout, type and number of parameters, offloaded or not, which only the stage tells apart. */
 static int compare_layout(const json_t *a, const json_t *b)
 {
   static const char *const keys[] = {"got.tp", "got.pp", "got.dp", "got.rank_parameters"};
-  const char *x = record_get_text(a, "got.precision"), *y = record_get_text(b, "got.precision");
-  int order = strcmp(x ? x : "", y ? y : "");
+  int order = compare_text(a, b, "got.precision");
   for (size_t i = 0; i < sizeof keys / sizeof *keys && order == 0; i++) order = compare_int(a, b, keys[i]);
-  const bool x_offloads = record_get_int(a, "got.host_bytes", 0) > 0, y_offloads = record_get_int(b, "got.host_bytes", 0) > 0;
-  return order ? order : x_offloads - y_offloads;
+  return order ? order : compare_text(a, b, "got.offload");
 }
 
 static int by_layout_and_stage(const void *a, const void *b)

@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "base/nearest.h"
 #include "base/partition.h"
+#include "base/rank_list.h"
 #include "base/yaml.h"
 
 #include <errno.h>
@@ -115,6 +116,7 @@ const struct opt run_options[] = {
   {"cost_a",           OPT_REAL, AT(cost_a),            "0",          "0..1e30",                  "",          "policy balanced: cost of a micro-batch is a + the sum over documents of b * tokens + c * tokens^2; every rank has as many, so a moves none"},
   {"cost_b",           OPT_REAL, AT(cost_b),            "1",          "0..1e30",                  "",          "policy balanced: of a token"},
   {"cost_c",           OPT_REAL, AT(cost_c),            "0",          "0..1e30",                  "",          "policy balanced: of a pair of tokens of one document"},
+  {"read_ahead",       OPT_INT,  AT(read_ahead),        "1",          "0..64",                    "steps",     "whose batches a thread of its own has read before they are needed; 0: read in place, when a step begins"},
   {"seed",             OPT_INT,  AT(seed),              "1",          WHOLE,                      "",          "of weights, dropout and data"},
 
   {"dump",             OPT_NAME, AT(dump),              "none",       "none|gradients|all",       "",          "tensors written at each recorded step"},
@@ -130,7 +132,12 @@ const struct opt run_options[] = {
   {"slow_rank",        OPT_INT,  AT(slow_rank),         "0",          "0..2147483647",            "",          "rank that slow_percent and slow_ms are about"},
   {"inf_step",         OPT_INT,  AT(inf_step),          "-1",         "-1..1000000000",           "",          "planted: in this step a gradient of inf_rank is infinite; -1: in none"},
   {"inf_rank",         OPT_INT,  AT(inf_rank),          "0",          "0..2147483647",            "",          "rank that inf_step is about; of emulated replicas the number of one"},
-  {"slow_data_ms",     OPT_REAL, AT(slow_data_ms),      "0",          "0..600000",                "ms",        "planted: every rank waits this long for each step's batches"},
+  {"slow_data_ms",     OPT_REAL, AT(slow_data_ms),      "0",          "0..600000",                "ms",        "planted: every rank waits this long for each step's batches, which no reading ahead hides"},
+  {"read_delay_ms",    OPT_REAL, AT(read_delay_ms),     "0",          "0..600000",                "ms",        "planted: reading a step's batches takes this much longer"},
+  {"read_jitter_ms",   OPT_REAL, AT(read_jitter_ms),    "0",          "0..600000",                "ms",        "planted: and up to this much more, drawn from delay_seed, step and rank"},
+  {"read_stall_step",  OPT_INT,  AT(read_stall_step),   "-1",         "-1..1000000000",           "",          "planted: reading the batches of this step takes read_stall_ms longer; -1: of none"},
+  {"read_stall_ms",    OPT_REAL, AT(read_stall_ms),     "0",          "0..600000",                "ms",        "planted: see read_stall_step"},
+  {"read_ranks",       OPT_TEXT, AT(read_ranks),        "all",        "all, or a list 0,2,3",     "",          "ranks that the planted reads are about"},
   {"delay",            OPT_NAME, AT(delay),             "none",       "none|collectives|copies|update|all", "",  "planted: each of these begins late by a seeded time, which may change no bit; update: the optimizer's"},
   {"delay_ms",         OPT_REAL, AT(delay_ms),          "2",          "0.001..60000",             "ms",        "planted: longest delay"},
   {"delay_seed",       OPT_INT,  AT(delay_seed),        "1",          "0..4294967295",            "",          "planted: of each delay's length"},
@@ -473,6 +480,14 @@ static enum err finish_batches(struct run_config *c)
   return ERR_OK;
 }
 
+static enum err finish_reads(const struct run_config *c)
+{
+  TRY(rank_list_check("read_ranks", c->read_ranks, config_ranks(c)));
+  if ((c->read_stall_step >= 0) != (c->read_stall_ms > 0))
+    FAIL(ERR_CONFIG, "read_stall_ms: %g with read_stall_step %" PRId64 "; valid: both, or 0 and -1", c->read_stall_ms, c->read_stall_step);
+  return ERR_OK;
+}
+
 static enum err finish_training(struct run_config *c)
 {
   if (c->lr_min > c->lr) FAIL(ERR_CONFIG, "lr_min: %g is above lr; valid: 0..%g", c->lr_min, c->lr);
@@ -511,6 +526,7 @@ enum err config_finish(struct run_config *c)
   TRY(finish_layout(&fresh));
   TRY(finish_slowness(&fresh));
   TRY(finish_batches(&fresh));
+  TRY(finish_reads(&fresh));
   TRY(finish_training(&fresh));
   *c = fresh;
   return ERR_OK;

@@ -101,6 +101,7 @@ struct run_config {
   bool narrow;                    /* passes are as wide as the longest sequence of their micro-batch */
   int64_t deal;                   /* policy balanced: ranks that micro-batches are dealt to, a multiple of the replicas */
   double cost_a, cost_b, cost_c;  /* its costs: a + b * tokens + c * tokens^2 of each document */
+  int64_t read_ahead;             /* steps whose batches are read before they are needed; 0: in place */
   int64_t seed;
 
   int64_t dump, records_each;
@@ -111,6 +112,10 @@ struct run_config {
   int64_t slow_rank, slow_phase, slow_every;
   int64_t inf_step, inf_rank; /* planted: in this step (-1: none) a gradient of this rank is infinite */
   double slow_data_ms;      /* planted: every rank waits this long for each step's batches */
+  double read_delay_ms, read_jitter_ms; /* planted: reading a step's batches takes this much longer, and up to this more */
+  int64_t read_stall_step;  /* planted: reading this step's (-1: none) takes ...    */
+  double read_stall_ms;     /* ... this much longer                                 */
+  char read_ranks[CONFIG_NAME]; /* on these, "all" or "0,2"                         */
   int64_t delay;            /* planted: what begins late by a seeded time; no bit may change */
   double delay_ms;          /* at most                                              */
   int64_t delay_seed;

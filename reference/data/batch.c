@@ -3,12 +3,20 @@
 
 #include <stdlib.h>
 
+size_t batch_bytes(int64_t B, int64_t T) { return (size_t)(B * (4 * T + 1)) * sizeof(int32_t); }
+
+struct batch batch_at(void *block, int64_t B, int64_t T)
+{
+  int32_t *at = block;
+  return (struct batch){.B = B, .T = T, .tokens = at, .targets = at + B * T, .positions = at + 2 * B * T,
+                        .documents = at + 3 * B * T, .samples = at + 4 * B * T};
+}
+
 enum err batch_create(int64_t B, int64_t T, struct batch *out)
 {
-  int32_t *block = malloc((size_t)(B * (4 * T + 1)) * sizeof *block);
+  void *block = malloc(batch_bytes(B, T));
   if (block == NULL) FAIL(ERR_MEMORY, "batch: %lld x %lld positions", (long long)B, (long long)T);
-  *out = (struct batch){.B = B, .T = T, .tokens = block, .targets = block + B * T, .positions = block + 2 * B * T,
-                        .documents = block + 3 * B * T, .samples = block + 4 * B * T};
+  *out = batch_at(block, B, T);
   return ERR_OK;
 }
 

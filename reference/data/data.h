@@ -92,6 +92,9 @@ void data_plan_facts(const struct data_plan *p, struct data_facts *out);
 /* Micro-batch m of step k, counted from 0; step < 0: of evaluation batch -1 - step. */
 enum err data_plan_batch(struct data_plan *p, int64_t step, int64_t microbatch, struct batch *out);
 
+/* Its arrays are one block, from `tokens` on. */
+size_t batch_bytes(int64_t B, int64_t T);
+struct batch batch_at(void *block, int64_t B, int64_t T); /* a view */
 enum err batch_create(int64_t B, int64_t T, struct batch *out);
 void batch_destroy(struct batch *b);
 void batch_count(struct batch *b); /* sets n_tokens and n_valid from the arrays */

@@ -24,7 +24,7 @@ static enum err one_batch(struct trainer *t, int64_t number)
   dev_set_phase(t->dev, DEV_PHASE_EVAL, -1, (int)number);
   comm_trace_at(t->world, -1, -1);
   t->tagged_step = -1;
-  TRY(step_fetch(t, -1 - number));
+  TRY(trainer_fetch(t, -1 - number));
   TRY(step_count(t));
   TRY(step_scale(t));
   TRY(step_clear_losses(t));

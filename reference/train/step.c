@@ -6,16 +6,6 @@
 #include "ops/ops.h"
 #include "train/plant.h"
 
-enum err step_fetch(struct trainer *t, int64_t step)
-{
-  t->n_valid = 0;
-  for (int64_t i = 0; i < t->n_micro; i++) {
-    TRY(trainer_fetch(t, step, i));
-    t->n_valid += t->micro[i].batch.n_valid;
-  }
-  return ERR_OK;
-}
-
 /* The host's last trainer_sync() orders this write after compute's last use of the count. */
 enum err step_count(struct trainer *t)
 {
@@ -272,7 +262,7 @@ enum err step_run(struct trainer *t, int64_t step, struct step_clock *clock)
   clock->begin_ms = clock_ms();
   dev_set_phase(t->dev, DEV_PHASE_DATA, step, -1);
   comm_trace_at(t->world, step, -1);
-  TRY(step_fetch(t, step));
+  TRY(trainer_fetch(t, step));
   clock_sleep_ms(t->run.slow_data_ms);
   clock->data_ms = clock_ms() - clock->begin_ms;
   if (fault_is(FAULT_PF_METRICS_WRONG)) clock->begin_ms += clock->data_ms;

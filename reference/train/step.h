@@ -18,8 +18,6 @@ struct step_clock {
  * and unclipped in t->gradients until the next step. */
 enum err step_run(struct trainer *t, int64_t step, struct step_clock *clock);
 
-/* The micro-batches of `step` (below 0: of evaluation) and their valid tokens. */
-enum err step_fetch(struct trainer *t, int64_t step);
 /* Valid tokens over all ranks; compute will have their reciprocal in at.scale. */
 enum err step_count(struct trainer *t);
 enum err step_scale(struct trainer *t);

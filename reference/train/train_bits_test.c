@@ -61,6 +61,32 @@ static void recompute_changes_no_bit(void)
   }
 }
 
+/* Whether a thread has read the batches before, however far and however late, with evaluation between and by policy. */
+static void reading_ahead_changes_no_bit(void)
+{
+  static const char *const ways[] = {"policy: padded", "policy: bucketed\ntail: reshape\nreduce: ordered\ndp: 2", "policy: balanced\ntail: pad\npp: 2",
+                                     "policy: packed\nreplicas: 2\norder_seed: 3", "policy: chunked\ntail: drop\ntp: 2\nevaluate_batches: 2"};
+  static const char *const reads[] = {"read_ahead: 0", "read_ahead: 3\nread_jitter_ms: 20"};
+  for (int i = 0; i < 5; i++) {
+    char name[2][16], settings[320];
+    for (int k = 0; k < 2; k++) {
+      snprintf(name[k], sizeof name[k], "read%d%d", i, k);
+      snprintf(settings, sizeof settings, "dump: gradients\ndropout: 0.1\nglobal_batch: 8\nlayers: 2\nevaluate_each: 1\ndocuments: 60\n%s\n%s", ways[i], reads[k]);
+      fixture_run(name[k], settings);
+    }
+    const int ranks = i >= 1 && i != 3 ? 2 : 1;
+    if (!CHECK(TRAIN(ranks, name[0], name[1]) == 0)) return;
+    CHECK(fixture_same_bits(name[0], name[1]));
+    json_t *a = fixture_records(name[0]), *b = fixture_records(name[1]);
+    for (int rank = 0; rank < ranks; rank++) {
+      CHECK(fixture_real(a, "eval", rank, 2, "got.loss") == fixture_real(b, "eval", rank, 2, "got.loss"));
+      CHECK_TEXT_HAS(record_get_text(fixture_find(a, "data", rank, -1, 0), "got.hash"), record_get_text(fixture_find(b, "data", rank, -1, 0), "got.hash"));
+    }
+    json_decref(a);
+    json_decref(b);
+  }
+}
+
 static void lazy_sees_every_access_ordered(void)
 {
   char name[16], settings[256];
@@ -87,6 +113,7 @@ int main(void)
     TEST(ranks_equal_emulated_replicas_in_bits),
     TEST(stages_in_bf16_equal_one_in_bits),
     TEST(recompute_changes_no_bit),
+    TEST(reading_ahead_changes_no_bit),
     TEST(lazy_sees_every_access_ordered),
   };
   return fixture_main("train_bits", tests, sizeof tests / sizeof *tests);

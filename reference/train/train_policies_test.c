@@ -166,6 +166,28 @@ static void a_token_beyond_the_vocabulary_ends_the_job(void)
   CHECK_TEXT_HAS(fixture_output(), "vocab: 131; token 555 of document 0 of corpus");
 }
 
+/* A document cut short after the corpus was opened: read ahead by a thread, told by the step that needed it. */
+static void a_file_that_changes_ends_the_step_that_needed_it(void)
+{
+  char settings[320], command[256];
+  snprintf(command, sizeof command, "mkdir %s/texts && for i in 1 2 3 4; do head -c 300 /dev/zero | tr '\\0' x > %s/texts/$i; done", fixture_dir, fixture_dir);
+  if (!CHECK(system(command) == 0)) return;
+  /* in the order of the corpus three steps of four sequences; the last reads the fourth document, which is short by then */
+  snprintf(settings, sizeof settings, "model: tiny256\nlayers: 1\npolicy: chunked\nshuffle: false\nsequence: 100\nglobal_batch: 4\nsteps: 3\n"
+           "read_ahead: 1\nread_delay_ms: 1500\ncorpus: %s/texts", fixture_dir);
+  fixture_run("changed", settings);
+  const pid_t job = fixture_start(1, (const char *const[]){"changed", NULL});
+  snprintf(command, sizeof command, "grep -q '\"microbatch\"' %s/changed/rank0.jsonl 2>/dev/null", fixture_dir); /* of the first step, of 1.5 s */
+  for (int tries = 0; tries < 1000 && system(command) != 0; tries++) usleep(10000);
+  snprintf(command, sizeof command, "printf x > %s/texts/4", fixture_dir);
+  CHECK(system(command) == 0);
+  CHECK(fixture_wait(job) != 0);
+  CHECK_TEXT_HAS(fixture_output(), "texts/4: 300 bytes when listed, now 1");
+  json_t *r = fixture_records("changed");
+  CHECK(fixture_find(r, "step", 0, 1, 0) != NULL && fixture_find(r, "step", 0, 2, 0) == NULL);
+  json_decref(r);
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -173,6 +195,7 @@ int main(void)
     TEST(narrow_passes_learn_the_same),
     TEST(ranks_without_tokens_take_part),
     TEST(bad_data_ends_every_rank),
+    TEST(a_file_that_changes_ends_the_step_that_needed_it),
     TEST(a_token_beyond_the_vocabulary_ends_the_job),
   };
   return fixture_main("train_policies", tests, sizeof tests / sizeof *tests);

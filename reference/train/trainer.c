@@ -94,18 +94,17 @@ static enum err create_micro(struct trainer *t)
   if (t->micro == NULL || t->planted == NULL || t->loss_sums == NULL) FAIL(ERR_MEMORY, "list of %lld micro-batches", (long long)t->n_micro);
   for (int64_t r = 0; r < run->replicas; r++)
     order_micro(t, t->mesh.dp_rank * run->replicas + r, t->micro + r * t->accumulation);
-  for (int64_t i = 0; i < t->n_micro; i++) TRY(batch_create(run->micro_batch, run->sequence, &t->micro[i].batch));
+  t->read = malloc((size_t)t->n_micro * sizeof *t->read);
+  if (t->read == NULL) FAIL(ERR_MEMORY, "numbers of %lld micro-batches", (long long)t->n_micro);
+  for (int64_t i = 0; i < t->n_micro; i++) {
+    t->read[i] = t->micro[i].number;
+    if (fault_is(FAULT_DATA_SAMPLER_IGNORES_MODEL_PARALLEL)) /* every rank of the job takes its turn, as if each were a replica */
+      t->read[i] = (i * comm_size(t->world) + comm_rank(t->world)) % (run->global_batch / run->micro_batch);
+  }
   return ERR_OK;
 }
 
-/* Copies of the last step may still read it, unless the host has waited for them. */
-static enum err touch_batch(struct trainer *t, const struct batch *b)
-{
-  const int32_t *const arrays[] = {b->tokens, b->targets, b->positions, b->documents};
-  for (int k = 0; k < 4; k++) TRY(dev_host_touch(t->dev, arrays[k], (size_t)(b->B * b->T) * sizeof(int32_t), true));
-  TRY(dev_host_touch(t->dev, b->samples, (size_t)b->B * sizeof(int32_t), true));
-  return ERR_OK;
-}
+static enum err read_batch(void *plan, int64_t step, int64_t number, struct batch *out) { return data_plan_batch(plan, step, number, out); }
 
 /* How wide the passes of a micro-batch are is known from it alone, so all ranks of a replica say the same. */
 static void set_width(const struct trainer *t, struct trainer_micro *m)
@@ -116,16 +115,17 @@ static void set_width(const struct trainer *t, struct trainer_micro *m)
   for (int k = 0; k < 4; k++) *arrays[k] = tensor_at(arrays[k]->at, DTYPE_I32, m->batch.B, width);
 }
 
-enum err trainer_fetch(struct trainer *t, int64_t step, int64_t i)
+enum err trainer_fetch(struct trainer *t, int64_t step)
 {
-  int64_t number = t->micro[i].number;
-  /* every rank of the job takes its turn, as if each were a replica */
-  if (fault_is(FAULT_DATA_SAMPLER_IGNORES_MODEL_PARALLEL))
-    number = (i * comm_size(t->world) + comm_rank(t->world)) % (t->run.global_batch / t->run.micro_batch);
-  TRY(touch_batch(t, &t->micro[i].batch));
-  TRY(data_plan_batch(t->plan, step, number, &t->micro[i].batch));
-  set_width(t, &t->micro[i]);
-  if (step >= 0) t->consumed += hash_place(batch_hash(&t->micro[i].batch), step, number);
+  const struct batch *batches;
+  TRY(loader_take(t->loader, step, &batches));
+  t->n_valid = 0;
+  for (int64_t i = 0; i < t->n_micro; i++) {
+    t->micro[i].batch = batches[i];
+    t->n_valid += batches[i].n_valid;
+    set_width(t, &t->micro[i]);
+    if (step >= 0) t->consumed += hash_place(batch_hash(&batches[i]), step, t->read[i]);
+  }
   return ERR_OK;
 }
 
@@ -243,6 +243,9 @@ static enum err create_device(struct trainer *t)
   }
   TRY(dev_event_create(t->dev, &t->counted));
   TRY(dev_event_create(t->dev, &t->summed));
+  const struct loader_config loader = {.run = run, .dev = t->dev, .read = read_batch, .arg = t->plan, .numbers = t->read, .n = t->n_micro,
+                                       .rank = comm_rank(t->world)};
+  TRY(loader_create(&loader, &t->loader));
   TRY(create_state(t));
   TRY(create_inputs(t));
   TRY(create_scalars(t));
@@ -389,6 +392,7 @@ void trainer_destroy(struct trainer *t)
   ddp_destroy(t->ddp);
   zero_destroy(t->zero);
   groups_destroy(t);
+  loader_destroy(t->loader);
   if (t->dev) {
     dev_free(t->dev, t->scalars);
     dev_free(t->dev, t->inputs);
@@ -405,7 +409,7 @@ void trainer_destroy(struct trainer *t)
     dev_stream_close(t->compute);
     dev_close(t->dev);
   }
-  for (int64_t i = 0; t->micro != NULL && i < t->n_micro; i++) batch_destroy(&t->micro[i].batch);
+  free(t->read);
   free(t->micro);
   free(t->planted);
   free(t->train_lives.list);

@@ -11,7 +11,7 @@
 #define TRAIN_TRAINER_H
 
 #include "comm/comm.h"
-#include "data/data.h"
+#include "data/loader.h"
 #include "model/model.h"
 #include "optim/optim.h"
 #include "parallel/ddp.h"
@@ -22,7 +22,7 @@
 /* One micro-batch of this rank's list, in the order in which it runs. */
 struct trainer_micro {
   int64_t number; /* in the whole step */
-  struct batch batch;
+  struct batch batch;       /* of this step: the loader's */
   struct model_input input; /* on the device, as wide as its passes */
 };
 
@@ -78,6 +78,8 @@ struct trainer {
   int n_pieces;
   struct corpus *corpus; /* NULL with a batch_file */
   struct data_plan *plan;
+  int64_t *read;         /* [n_micro] numbers of the micro-batches that are read: micro[].number, unless a fault is planted */
+  struct loader *loader;
 
   struct dev *dev;
   struct dev_stream *compute, *transfer, *scalar, *gather, *outputs, *input_gradients; /* gather NULL where nothing is shared, the last two with pp = 1 */
@@ -134,8 +136,9 @@ enum { TRAINER_AWAITED = 5 };
 int trainer_awaited(const struct trainer *t, const char *names[TRAINER_AWAITED]);
 /* The compute stream waits for all that the last update left on its way: before it reads weights or what updates keep. */
 enum err trainer_settle(struct trainer *t);
-/* Micro-batch of the list: on the host, then as input on the device (queued on compute). */
-enum err trainer_fetch(struct trainer *t, int64_t step, int64_t i);
+/* The micro-batches of `step` (below 0: of evaluation batch -1 - step) and their valid tokens: the host waits until they are read. */
+enum err trainer_fetch(struct trainer *t, int64_t step);
+/* Micro-batch of the list as input on the device: queued on compute. */
 enum err trainer_load(struct trainer *t, int64_t i);
 /* Says that the host reads `now` and loss_sums from here on: after a synchronisation. */
 enum err trainer_read_numbers(struct trainer *t);

@@ -77,6 +77,12 @@ static struct run_config serial(const struct run_config *c)
   s.slow_every = defaults.slow_every;
   s.inf_rank = defaults.inf_rank; /* the same steps are skipped, whoever overflows */
   s.slow_data_ms = defaults.slow_data_ms;
+  s.read_ahead = defaults.read_ahead;
+  s.read_delay_ms = defaults.read_delay_ms;
+  s.read_jitter_ms = defaults.read_jitter_ms;
+  s.read_stall_step = defaults.read_stall_step;
+  s.read_stall_ms = defaults.read_stall_ms;
+  memcpy(s.read_ranks, defaults.read_ranks, sizeof s.read_ranks);
   on_time(&s);
   memset(s.fault, 0, sizeof s.fault);
   s.fault_strength = defaults.fault_strength;

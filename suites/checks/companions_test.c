@@ -51,6 +51,10 @@ static void layouts_buckets_and_faults_share_one_truth(void)
   b.delay = DELAY_ALL;
   b.communicate = false;
   b.align = true;
+  b.read_ahead = 3;
+  b.read_delay_ms = b.read_jitter_ms = b.read_stall_ms = 1;
+  b.read_stall_step = 1;
+  snprintf(b.read_ranks, sizeof b.read_ranks, "0,1");
   b.delay_ms = 7;
   b.delay_seed = 3;
   b.transport = TRANSPORT_STAGED;

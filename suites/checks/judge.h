@@ -81,7 +81,7 @@ struct predicted {
   double parameters;                 /* elements */
   double rank_parameters;            /* of them, on a rank; the vocabulary padded */
   double parameters_bytes, gradients_bytes, optimizer_bytes, activations_bytes, communication_bytes, total_bytes; /* a rank, peak */
-  double host_bytes;                 /* of the host, for what is offloaded; part of the total unless the device is a GPU */
+  double host_bytes;                 /* of the host, for batches and what is offloaded; part of the total unless the device is a GPU */
   double flops_full, flops_causal;   /* model FLOPs of a step of all ranks, attention full square / causal half */
   double again_full, again_causal;   /* more, of products that recompute makes again: never in MFU, in HFU alone */
   double allreduce_bytes;            /* gradients over replicas: sent per rank and step on a ring */

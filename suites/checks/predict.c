@@ -279,12 +279,19 @@ static double flops_again(const struct run_config *c, double attention)
   return c->recompute == RECOMPUTE_NONE ? 0.0 : (double)c->global_batch * L * (products + scores);
 }
 
+/* Those of a step, and those that are read ahead: tokens, targets, positions and documents of each place, a number each sequence. */
+static double batches(const struct run_config *c)
+{
+  const double sequences = (double)(config_accumulation(c) * c->micro_batch);
+  return (double)(1 + c->read_ahead) * sequences * (4.0 * (double)c->sequence + 1.0) * 4.0;
+}
+
 /* What updates keep, on the device; or on the host, and two buckets of it (of one: that) on the device. */
 static void updates(const struct run_config *c, const struct layout *at, double kept, struct predicted *out)
 {
   const double all = kept * state_bytes(c), windows = fmin(2.0, (double)predict_buckets(c, at, NULL, 0));
   const bool offloads = c->offload == OFFLOAD_OPTIMIZER;
-  out->host_bytes = offloads ? all * predict_flat(c, at) / shards(c) : 0.0;
+  out->host_bytes = (offloads ? all * predict_flat(c, at) / shards(c) : 0.0) + batches(c);
   out->optimizer_bytes = all * (offloads ? windows * largest_bucket(c, at) : predict_flat(c, at)) / shards(c);
 }
 

@@ -69,7 +69,7 @@ static enum err make_plan(struct session *s)
     const int before = s->plan.n_trials;
     if (suite->kind == KIND_FAULTS) TRY(faults_plan(&s->plan, s->asked, suite, &s->named));
     else if (suite->kind == KIND_SCALING) TRY(scaling_plan(&s->plan, s->asked, suite, &s->world));
-    else if (suite->kind == KIND_PIPELINE || suite->kind == KIND_OVERLAP) TRY(timed_plan(&s->plan, s->asked, suite));
+    else if (suite_is_timed(suite->kind)) TRY(timed_plan(&s->plan, s->asked, suite));
     else TRY(plan_add_cases(&s->plan, s->asked, suite, PART_CASE));
     TRY(check_override(s, suite, before));
     if (s->plan.n_trials == before)
@@ -162,7 +162,7 @@ static enum err run_all(struct session *s, char *score, size_t bytes)
   TRY(run_checked(s));
   for (int i = 0; i < s->n_suites && !stopped(s); i++)
     if (s->suites[i]->kind == KIND_SCALING) TRY(scaling_run(s, s->suites[i]));
-    else if (s->suites[i]->kind == KIND_PIPELINE || s->suites[i]->kind == KIND_OVERLAP) TRY(timed_run(s, s->suites[i]));
+    else if (suite_is_timed(s->suites[i]->kind)) TRY(timed_run(s, s->suites[i]));
   for (int i = 0; i < s->n_suites; i++)
     if (s->suites[i]->kind == KIND_FAULTS) TRY(faults_score(&s->plan, &s->results, score, bytes));
   if (*s->asked->fault) faults_sentence(&s->plan, s->asked->fault, score, bytes);

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *const suite_kind_names[KIND_COUNT] = {"conformance", "scaling", "memory", "faults", "pipeline", "overlap"};
+const char *const suite_kind_names[KIND_COUNT] = {"conformance", "scaling", "memory", "faults", "pipeline", "overlap", "imbalance"};
 
 #define AT(field) offsetof(struct suite_case, field), sizeof(((struct suite_case *)0)->field)
 const struct opt suite_options[] = {
@@ -193,8 +193,8 @@ static enum err read_tree(struct reader *r)
   s->evidence = every;
   s->evidence.n_checks = 0;
   const struct yaml *evidence = yaml_get(s->tree, "evidence");
-  if ((evidence != NULL) != (s->kind == KIND_SCALING || s->kind == KIND_PIPELINE || s->kind == KIND_OVERLAP))
-    return reader_refuse(r, evidence ? evidence : s->tree, "`evidence` stands in every suite of kind scaling, pipeline or overlap and in no other");
+  if ((evidence != NULL) != (s->kind == KIND_SCALING || suite_is_timed(s->kind)))
+    return reader_refuse(r, evidence ? evidence : s->tree, "`evidence` stands in every suite of kind scaling, pipeline, overlap or imbalance and in no other");
   TRY(reader_set_all(r, evidence, "evidence", &s->evidence));
   if (evidence && s->evidence.n_checks == 0) return reader_refuse(r, evidence, "`evidence` names no checks");
   return ERR_OK;

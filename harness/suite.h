@@ -1,9 +1,9 @@
 /* suite.h - a suite file: a question, cases, named checks.
  *
  *   question: does any cut of the model change what it learns?
- *   kind: conformance             # conformance | scaling | memory | faults | pipeline | overlap
+ *   kind: conformance             # conformance | scaling | memory | faults | pipeline | overlap | imbalance
  *   every_case: {model: tiny, steps: 2}
- *   evidence: {model: tiny, checks: [loss]}   # scaling, pipeline, overlap: laid over what is measured, gives its conformance case
+ *   evidence: {model: tiny, checks: [loss]}   # scaling, pipeline, overlap, imbalance: laid over what is measured, gives its conformance case
  *   cases:
  *     m1-dp2: {quick: true, priority: 1, seconds: 20, checks: [loss, gradients], dp: 2, bucket: 500}
  *   sweeps:                       # vary: all combinations; zip: lists walked together, crossed with vary
@@ -28,9 +28,11 @@
 #include "base/config.h"
 #include "suites/checks/judge.h"
 
-enum suite_kind { KIND_CONFORMANCE, KIND_SCALING, KIND_MEMORY, KIND_FAULTS, KIND_PIPELINE, KIND_OVERLAP, KIND_COUNT };
+enum suite_kind { KIND_CONFORMANCE, KIND_SCALING, KIND_MEMORY, KIND_FAULTS, KIND_PIPELINE, KIND_OVERLAP, KIND_IMBALANCE, KIND_COUNT };
 enum suite_scale { SCALE_NONE, SCALE_STRONG, SCALE_WEAK, SCALE_LAYOUT };
 enum { SUITE_CHECKS_MAX = 24 };
+/* Cases are judged by their checks from runs that have the machine to themselves (timed.h). */
+static inline bool suite_is_timed(enum suite_kind k) { return k == KIND_PIPELINE || k == KIND_OVERLAP || k == KIND_IMBALANCE; }
 
 struct suite_case {
   char name[CONFIG_NAME];
@@ -51,7 +53,7 @@ struct suite {
   enum suite_kind kind;
   struct suite_case *cases;
   int n;
-  struct suite_case evidence; /* scaling, pipeline, overlap: its checks and limit; n_checks 0: none given   */
+  struct suite_case evidence; /* scaling, pipeline, overlap, imbalance: its checks and limit; n_checks 0: none given   */
   struct yaml *tree;          /* the file as read                                       */
 };
 

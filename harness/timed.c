@@ -87,7 +87,7 @@ static enum err time_trial(struct session *s, int index)
   struct trial *t = &s->plan.trials[index];
   const struct run *run = &s->plan.runs[t->run];
   const bool sleeps = run->config.compute == COMPUTE_SLEEP;
-  const char *no_speed = t->suite->kind == KIND_OVERLAP ? proof_no_speed(&run->config) : NULL;
+  const char *no_speed = t->suite->kind != KIND_PIPELINE && !sleeps ? proof_no_speed(&run->config) : NULL;
   char why[512];
   if (!proof_holds(&s->plan.trials[t->twin], why, sizeof why)) return settle(s, index, OUTCOME_INVALID, why);
   if (no_speed) {
@@ -118,7 +118,7 @@ static void check_training(const struct plan *p, struct trial *t)
   for (int i = 0; i < n && t->outcome != OUTCOME_FAIL; i++) {
     const struct run *run = &p->runs[runs[i]];
     struct sample s;
-    if (!run->ended || run->config.task != TASK_TRAIN || !run->config.communicate) continue; /* replicas go apart */
+    if (!run->ended || run->config.task != TASK_TRAIN || !run->config.communicate || run->config.compute == COMPUTE_SLEEP) continue; /* replicas go apart; there are no losses */
     sample_take(&run->data, &s);
     if (s.ok) continue;
     t->outcome = s.wrong ? OUTCOME_FAIL : OUTCOME_INVALID;
@@ -131,12 +131,12 @@ static void check_training(const struct plan *p, struct trial *t)
 void timed_settle(const struct plan *p, struct trial *t)
 {
   char sentence[sizeof t->sentence];
-  if (t->suite->kind == KIND_OVERLAP) check_training(p, t);
+  if (t->suite->kind != KIND_PIPELINE) check_training(p, t);
   if (t->outcome != OUTCOME_FAIL || timing_quiet(t->elsewhere)) return;
   if (strcmp(t->reason, "timed run") == 0) return;
   for (int i = 0; i < t->n_verdicts; i++) { /* a bubble without a value is wrong in its passes, not in its time */
     const struct verdict *v = &t->verdicts[i];
-    static const char *const timing[] = {"bubble", "bare", "cost", "gain"};
+    static const char *const timing[] = {"bubble", "bare", "cost", "gain", "imbalance", "heaviest"};
     bool of_time = false;
     for (size_t k = 0; k < sizeof timing / sizeof *timing; k++) of_time = of_time || strcmp(v->check, timing[k]) == 0;
     if (v->outcome == OUTCOME_FAIL && (!of_time || isnan(v->value))) return;

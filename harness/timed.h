@@ -1,5 +1,5 @@
-/* timed.h - suites whose cases are judged by their checks from runs that have the machine to themselves: kinds pipeline
- * and overlap.
+/* timed.h - suites whose cases are judged by their checks from runs that have the machine to themselves: kinds pipeline,
+ * overlap and imbalance.
  *
  * Each case is one job of its own run and its companions, in the order in which its checks ask for them, after its
  * conformance case passed: with compute: sleep on any number of cores; with real compute on cores of its own, or not

@@ -96,6 +96,11 @@ enum err figure_span(struct figure *f, int row, double start, double end, const 
   return ERR_OK;
 }
 
+enum err figure_cell(struct figure *f, int row, double start, double end, double value)
+{
+  return figure_point(f, value, row, start, end);
+}
+
 int figure_points(const struct figure *f)
 {
   int n = 0;

@@ -1,13 +1,14 @@
 /* figure.h - a figure by gnuplot: SVG for the page, SVG and PNG in plots/.
  *
  * The title states the finding.  Lines, points, bands and stacked bars; bars stand at
- * x = 0, 1, ... with names beneath.  Spans lie in rows y = 0, 1, ... from the top, with names beside.
+ * x = 0, 1, ... with names beneath.  Spans lie in rows y = 0, 1, ... from the top, with names beside; so do the cells of a
+ * heat map, the darker the larger, its series' name at the scale.
  */
 #ifndef REPORTS_FIGURE_H
 #define REPORTS_FIGURE_H
 #include "base/err.h"
 
-enum figure_style { FIGURE_LINE, FIGURE_DASHES, FIGURE_POINTS, FIGURE_BAND, FIGURE_BAR, FIGURE_SPAN };
+enum figure_style { FIGURE_LINE, FIGURE_DASHES, FIGURE_POINTS, FIGURE_BAND, FIGURE_BAR, FIGURE_SPAN, FIGURE_HEAT };
 
 struct figure;
 /* id: file name, letters, digits, dashes.  Owner of *out: the caller. */
@@ -30,6 +31,8 @@ void figure_beside(struct figure *f, int place, int places, bool pale);
 enum err figure_point(struct figure *f, double x, double y, double lo, double hi);
 /* From x = start to end in that row; label ("" for none): at most seven characters, inside. */
 enum err figure_span(struct figure *f, int row, double start, double end, const char *label);
+/* The same in a series of FIGURE_HEAT. */
+enum err figure_cell(struct figure *f, int row, double start, double end, double value);
 int figure_points(const struct figure *f); /* in all series */
 
 /* Writes dir/plots/<id>.svg and .png.  *missing: NULL, or why nothing was drawn (a literal: there

@@ -27,6 +27,19 @@ static void quoted(FILE *out, const char *text)
   fputc('"', out);
 }
 
+/* Beside a tic, where % begins a format of numbers. */
+static void tic(FILE *out, const char *name)
+{
+  char text[160];
+  size_t n = 0;
+  for (; *name && n + 2 < sizeof text; name++) {
+    if (*name == '%') text[n++] = '%';
+    text[n++] = *name;
+  }
+  text[n] = '\0';
+  quoted(out, text);
+}
+
 /* In lines of at most `columns` bytes, broken at blanks; a longer word stands alone. */
 static void quoted_lines(FILE *out, const char *text, int columns)
 {
@@ -74,6 +87,10 @@ static void write_point(FILE *out, const struct figure *f, int series, const str
     if (isfinite(p->lo) && isfinite(p->hi))
       fprintf(out, "%.9g %.9g %.9g %.9g %.9g %.9g \"%s\"\n", (p->lo + p->hi) / 2, p->y, p->lo, p->hi, p->y - 0.38, p->y + 0.38, p->label);
     return;
+  case FIGURE_HEAT: /* middle, row, left, right, top, bottom, value */
+    if (isfinite(p->x))
+      fprintf(out, "%.9g %.9g %.9g %.9g %.9g %.9g %.9g\n", (p->lo + p->hi) / 2, p->y, p->lo, p->hi, p->y - 0.5, p->y + 0.5, p->x);
+    return;
   case FIGURE_BAND:
     if (drawable(f, p->lo) && drawable(f, p->hi)) fprintf(out, "%.9g %.9g %.9g\n", p->x, p->lo, p->hi);
     return;
@@ -86,7 +103,7 @@ static void write_point(FILE *out, const struct figure *f, int series, const str
 
 static bool has_interval(const struct figure_series *s)
 {
-  if (s->style == FIGURE_BAR || s->style == FIGURE_BAND || s->style == FIGURE_SPAN) return false;
+  if (s->style == FIGURE_BAR || s->style == FIGURE_BAND || s->style == FIGURE_SPAN || s->style == FIGURE_HEAT) return false;
   for (int k = 0; k < s->n; k++)
     if (isfinite(s->points[k].lo) && isfinite(s->points[k].hi) && s->points[k].hi > s->points[k].lo) return true;
   return false;
@@ -120,14 +137,16 @@ static void write_plot(FILE *out, const struct figure *f)
     case FIGURE_SPAN:
       fprintf(out, "1:2:3:4:5:6 with boxxyerror fs %s border lc rgb '#ffffff' fc rgb '%s'", s->pale ? "transparent solid 0.45" : "solid 0.9", colour);
       break;
+    case FIGURE_HEAT: fputs("1:2:3:4:5:6:7 with boxxyerror fs solid 1 noborder lc palette", out); break;
     case FIGURE_BAR: fprintf(out, "1:2:3:4:5:6 with boxxyerror fs %s noborder lc rgb '%s'", s->pale ? "transparent solid 0.35" : "solid 0.9", colour); break;
     case FIGURE_BAND: fprintf(out, "1:2:3 with filledcurves fs transparent solid 0.2 noborder lc rgb '%s'", colour); break;
     case FIGURE_POINTS: fprintf(out, "1:2 with points pt 7 ps 0.7 lc rgb '%s'", colour); break;
     case FIGURE_LINE: fprintf(out, "1:2 with %s lc rgb '%s'", s->n > 60 ? "lines lw 1" : "linespoints lw 2 pt 7 ps 0.5", colour); break;
     case FIGURE_DASHES: fprintf(out, "1:2 with lines lw 1.5 dt 2 lc rgb '%s'", colour); break;
     }
-    fputs(s->name[0] ? " title " : " notitle", out);
-    if (s->name[0]) quoted(out, s->name);
+    const bool in_key = s->name[0] && s->style != FIGURE_HEAT;
+    fputs(in_key ? " title " : " notitle", out);
+    if (in_key) quoted(out, s->name);
     comma = ",";
     if (has_labels(s)) fprintf(out, ", $d%d using 1:2:7 with labels font ',9' tc rgb '%s' notitle", i, s->pale ? "#111111" : "#ffffff");
     if (has_interval(s)) fprintf(out, ", $d%d using 1:2:3:4 with yerrorbars pt 7 ps 0.5 lw 1.5 lc rgb '%s' notitle", i, colour);
@@ -155,10 +174,20 @@ static void write_rows(FILE *out, const struct figure *f)
   fprintf(out, "\nset yrange [%g:-0.6]\nunset grid\nset ytics (", f->n_rows - 0.4);
   for (int i = 0; i < f->n_rows; i++) {
     if (i) fputs(", ", out);
-    quoted(out, f->rows[i]);
+    tic(out, f->rows[i]);
     fprintf(out, " %d", i);
   }
   fputs(")\nset offsets 0, 0, 0, 0\nset autoscale xfix", out);
+}
+
+/* From nothing, so that colours are in proportion. */
+static void write_scale(FILE *out, const struct figure *f)
+{
+  for (int i = 0; i < f->n_series; i++) {
+    if (f->series[i].style != FIGURE_HEAT) continue;
+    fputs("\nset palette defined (0 '#f7f7f7', 1 '#fddbc7', 2 '#f4a582', 3 '#d6604d', 4 '#67001f')\nset cbrange [0:*]\nset cblabel ", out);
+    quoted(out, f->series[i].name);
+  }
 }
 
 static void write_script(FILE *out, const struct figure *f, const char *plots)
@@ -172,7 +201,7 @@ static void write_script(FILE *out, const struct figure *f, const char *plots)
   fprintf(out, "set encoding utf8\nset grid ytics lc rgb '#cccccc'\nset border 3 lc rgb '#555555'\nset tics nomirror\n"
         "set key below left Left reverse samplen 2%s\nset xlabel ", f->n_rows && f->n_series > 3 ? " maxcols 2" : "");
   quoted(out, f->x_label);
-  fputs(f->n_names > 0 ? ".\"\\n\" offset 0, 0.4\nset ylabel " : " offset 0, 0.4\nset ylabel ", out); /* clear of the key below it */
+  fputs(f->n_names > 0 || f->n_rows > 0 ? ".\"\\n\" offset 0, 0.4\nset ylabel " : " offset 0, 0.4\nset ylabel ", out); /* clear of the key below it */
   quoted(out, f->y_label);
   if (f->log_y) fputs("\nset logscale y\nset format y '10^{%T}'", out);
   if (f->has_least) fprintf(out, "\nset yrange [%.9g:*]", f->least);
@@ -183,13 +212,14 @@ static void write_script(FILE *out, const struct figure *f, const char *plots)
     fprintf(out, "\nset xrange [-0.6:%g]\nset xtics %s (", f->n_names - 0.4, many ? "rotate by -40 left font ',10'" : "norotate center");
     for (int i = 0; i < f->n_names; i++) {
       if (i) fputs(", ", out);
-      quoted(out, f->names[i]);
+      tic(out, f->names[i]);
       fprintf(out, " %d", i);
     }
     fputc(')', out);
   } else if (f->n_rows > 0) write_rows(out, f);
   else if (few_steps(f)) fputs("\nset xtics 1\nset autoscale xfix\nset offsets 0.1, 0.1, graph 0.05, 0", out);
   else fputs("\nset offsets graph 0.02, graph 0.02, graph 0.05, 0", out);
+  write_scale(out, f);
   fprintf(out, "\nset terminal svg size 760,%d dynamic enhanced font 'sans-serif,14'\nset output '%s/%s.svg'\n", height, plots, f->id);
   write_plot(out, f);
   fputs("set title ", out); /* on the page the title is text that wraps; the PNG carries its own */

@@ -6,7 +6,7 @@
 enum { FIGURE_SERIES = 48, FIGURE_NAMES = 64 };
 
 struct figure_point {
-  double x, y, lo, hi; /* a span: start, row, start, end */
+  double x, y, lo, hi; /* a span: start, row, start, end; a cell: value, row, start, end */
   char label[8];
 };
 struct figure_series {

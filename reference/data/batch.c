@@ -28,10 +28,14 @@ void batch_destroy(struct batch *b)
 
 void batch_count(struct batch *b)
 {
-  b->n_tokens = b->n_valid = 0;
+  int64_t first = 0; /* of the run of one document that i is in */
+  b->n_tokens = b->n_valid = b->n_pairs = 0;
   for (int64_t i = 0; i < b->B * b->T; i++) {
-    b->n_tokens += b->documents[i] >= 0;
+    const bool here = b->documents[i] >= 0;
+    if (i % b->T == 0 || b->documents[i] != b->documents[i - 1]) first = i;
+    b->n_tokens += here;
     b->n_valid += b->targets[i] >= 0;
+    b->n_pairs += here ? 2 * (i - first) + 1 : 0; /* squares as sums of odd numbers */
   }
 }
 

@@ -37,7 +37,7 @@ enum err corpus_tokens(const struct corpus *c, int64_t document, int64_t first, 
 struct batch {
   int64_t B, T;
   int32_t *tokens, *targets, *positions, *documents, *samples;
-  int64_t n_tokens, n_valid; /* counted from the arrays */
+  int64_t n_tokens, n_valid, n_pairs; /* counted from the arrays; pairs: of tokens of one document, each with itself too */
 };
 
 struct data_plan;
@@ -97,7 +97,7 @@ size_t batch_bytes(int64_t B, int64_t T);
 struct batch batch_at(void *block, int64_t B, int64_t T); /* a view */
 enum err batch_create(int64_t B, int64_t T, struct batch *out);
 void batch_destroy(struct batch *b);
-void batch_count(struct batch *b); /* sets n_tokens and n_valid from the arrays */
+void batch_count(struct batch *b); /* sets n_tokens, n_valid and n_pairs from the arrays */
 /* Positions of each sequence that a pass has to look at: up to the last token of any of them, rounded up to a multiple of
  * BATCH_WIDTH, and on until `shards` divides the micro-batch's positions; T at most, whose B * T shards divides. */
 enum { BATCH_WIDTH = 16 };

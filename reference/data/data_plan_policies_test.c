@@ -399,6 +399,21 @@ static void planted_faults_change_the_plan_as_they_say(void)
   teardown(&f);
 }
 
+/* Each document's tokens squared, in each sequence by itself. */
+static void pairs_are_of_one_document(void)
+{
+  static const int32_t documents[2][6] = {{4, 4, 4, 7, 7, -1}, {7, 7, 4, -1, -1, -1}};
+  struct batch b;
+  if (!CHECK_OK(batch_create(2, 6, &b))) return;
+  for (int i = 0; i < 12; i++) {
+    b.documents[i] = documents[i / 6][i % 6];
+    b.targets[i] = -1;
+  }
+  batch_count(&b);
+  CHECK(b.n_tokens == 8 && b.n_valid == 0 && b.n_pairs == 9 + 4 + 4 + 1);
+  batch_destroy(&b);
+}
+
 /* The longest sequence up to a multiple of 16, what tensor ranks can share, and never beyond the sequence. */
 static void a_batch_is_as_wide_as_its_longest_sequence(void)
 {
@@ -434,6 +449,7 @@ int main(void)
     TEST(evaluation_leaves_none_out),
     TEST(planted_faults_change_the_plan_as_they_say),
     TEST(a_batch_is_as_wide_as_its_longest_sequence),
+    TEST(pairs_are_of_one_document),
   };
   return test_main("data_plan_policies", tests, sizeof tests / sizeof *tests);
 }

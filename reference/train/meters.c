@@ -48,6 +48,18 @@ struct meters_time meters_split(const struct dev_interval *list, int64_t n)
   return t;
 }
 
+void meters_microbatches(const struct dev_interval *list, int64_t n, int64_t first, int64_t n_micro, double *ms)
+{
+  for (int64_t i = 0; i < n_micro; i++) ms[i] = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const struct dev_interval *x = &list[i];
+    const int64_t at = x->microbatch - first;
+    const bool passes = x->phase == DEV_PHASE_FORWARD || x->phase == DEV_PHASE_BACKWARD;
+    if (strcmp(x->stream, "compute") != 0 || is_collective(x->kernel) || !passes || at < 0 || at >= n_micro) continue;
+    ms[at] += x->end_ms - x->start_ms;
+  }
+}
+
 enum { STREAMS = 8 };
 
 /* Calls of one stream are done in the order in which they were queued, so each stream's

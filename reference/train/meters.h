@@ -17,6 +17,10 @@ struct meters_time {
 };
 struct meters_time meters_split(const struct dev_interval *list, int64_t n);
 
+/* Compute stream busy in forward and backward of micro-batches first .. first + n_micro - 1 (numbers of the step), collectives
+ * left out.  ms: n_micro. */
+void meters_microbatches(const struct dev_interval *list, int64_t n, int64_t first, int64_t n_micro, double *ms);
+
 /* When each traced collective was ready and done, on rank 0's clock: calls[i] is the next
  * interval of its name and step on its stream.  ready and end: n_calls; -1 for gathers of weights that go on into the
  * next step.  Fails: ERR_ARG if another has none. */

@@ -30,6 +30,23 @@ static void time_is_split_by_phase_and_stream(void)
   CHECK(t.comm_ms == 4.5 + 1 + 3 + 1);
 }
 
+/* Forward and backward of compute alone, by micro-batch. */
+static void each_micro_batch_has_its_own_time(void)
+{
+  static const struct dev_interval some[] = {
+    {.stream = "compute", .kernel = "matmul", .phase = DEV_PHASE_FORWARD, .microbatch = 3, .start_ms = 0, .end_ms = 4},
+    {.stream = "compute", .kernel = "allreduce", .phase = DEV_PHASE_FORWARD, .microbatch = 3, .start_ms = 4, .end_ms = 9},
+    {.stream = "transfer", .kernel = "copy_in", .phase = DEV_PHASE_BACKWARD, .microbatch = 3, .start_ms = 4, .end_ms = 9},
+    {.stream = "compute", .kernel = "matmul", .phase = DEV_PHASE_FORWARD, .microbatch = 2, .start_ms = 9, .end_ms = 10},
+    {.stream = "compute", .kernel = "matmul", .phase = DEV_PHASE_BACKWARD, .microbatch = 3, .start_ms = 10, .end_ms = 12},
+    {.stream = "compute", .kernel = "adamw", .phase = DEV_PHASE_OPTIMIZER, .microbatch = 3, .start_ms = 12, .end_ms = 15},
+    {.stream = "compute", .kernel = "matmul", .phase = DEV_PHASE_BACKWARD, .microbatch = 4, .start_ms = 15, .end_ms = 16},
+  };
+  double ms[2];
+  meters_microbatches(some, sizeof some / sizeof *some, 2, 2, ms);
+  CHECK(ms[0] == 1 && ms[1] == 6);
+}
+
 static void each_collective_has_its_own_interval(void)
 {
   const struct comm_call calls[] = {
@@ -138,6 +155,7 @@ int main(void)
 {
   static const struct test tests[] = {
     TEST(time_is_split_by_phase_and_stream),
+    TEST(each_micro_batch_has_its_own_time),
     TEST(each_collective_has_its_own_interval),
     TEST(a_gather_may_go_on_into_the_next_step),
     TEST(flops_are_six_a_weight_and_token),

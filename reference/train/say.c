@@ -186,6 +186,7 @@ enum err say_batches(const struct trainer *t, const struct output *o, int64_t st
     record_json(f, "got.samples", samples);
     record_int(f, "got.tokens", b->n_tokens);
     record_int(f, "got.valid_tokens", b->n_valid);
+    record_int(f, "got.pairs", b->n_pairs);
     if (t->run.narrow) record_int(f, "got.width", t->micro[i].input.tokens.cols);
     record_hex(f, "got.hash", batch_hash(b));
     TRY(record_end(f));

@@ -112,6 +112,16 @@ static enum err say_actions(const struct trainer *t, const struct output *o, int
   return ERR_OK;
 }
 
+static enum err say_microbatches(const struct trainer *t, const struct output *o, const struct dev_interval *list, int64_t n)
+{
+  double *ms = malloc((size_t)t->n_micro * sizeof *ms);
+  if (ms == NULL) FAIL(ERR_MEMORY, "times of %" PRId64 " micro-batches", t->n_micro);
+  meters_microbatches(list, n, t->mesh.dp_rank * t->n_micro, t->n_micro, ms);
+  record_reals(o->records, "got.microbatches_ms", ms, t->n_micro);
+  free(ms);
+  return ERR_OK;
+}
+
 enum err say_time(const struct trainer *t, const struct output *o, int64_t step, const struct step_clock *clock, const struct span_marks *marks)
 {
   struct record_file *f = o->records;
@@ -132,6 +142,7 @@ enum err say_time(const struct trainer *t, const struct output *o, int64_t step,
   record_real(f, "got.comm_ms", m.comm_ms);
   if (t->run.trace_time) record_real(f, "got.backward_end_ms", m.backward_end_ms + o->clock_offset_ms);
   if (t->run.trace_time) TRY(say_call_times(t, o, list, n));
+  if (t->run.trace_time) TRY(say_microbatches(t, o, list, n));
   record_real(f, "got.matmul_flops", meters_matmul_flops(&t->run, &t->place, (double)t->n_valid));
   TRY(record_end(f));
   if (t->run.trace_time && t->mesh.pp > 1) TRY(say_actions(t, o, step, list, n));

@@ -1,7 +1,7 @@
 /* checks.h - the checks, one row each: name, observable, companions, meaning.
  *
  * A row's judge is the function <name>_judge in <name>.c (those that compare bits
- * share bits.c, those of long runs curve.c, those of overlap overlap.c, cost and gain pace.c).  To add one: a row here and a file with its function.
+ * share bits.c, those of long runs curve.c, those of overlap overlap.c, cost and gain pace.c, heaviest imbalance.c).  To add one: a row here and a file with its function.
  */
 #ifndef CHECKS_CHECKS_H
 #define CHECKS_CHECKS_H
@@ -10,6 +10,7 @@
 #include "hidden.h"
 #include "judge.h"
 #include "pace.h"
+#include "policies.h"
 
 #define CHECKS_LIST(CHECK)                                                                                              \
   CHECK(ends, "O14", NULL, "the run ended by itself, every rank told of every step once and closed its records")        \
@@ -37,6 +38,8 @@
   CHECK(bare, "O13", hidden_companions, "hides at least 0.9 of what a bare program with the same products and transfers does") \
   CHECK(cost, "O13", cost_companions, "a step with sharded states takes at most 1.05 times one without")                 \
   CHECK(gain, "O13", gain_companions, "where the processor multiplies bf16, a step in it is at least 1.4 times as fast as in float32") \
+  CHECK(imbalance, "O13", policies_companions, "what batch policies lose to waiting for the busiest rank, beside batches of fixed length") \
+  CHECK(heaviest, "O13", NULL, "with compute: sleep, the rank that has more to do than the others is named, by as much as planned") \
   CHECK(divergence, "O15", companions_part, "where block outputs, then gradients, first leave the truth")               \
   CHECK(shim, "O16", NULL, "MPI calls and bytes counted below the trainer equal what its trace implies")                \
   CHECK(curve, "O3", companions_curve, "the loss of every step of a long run beside the serial run's")                  \

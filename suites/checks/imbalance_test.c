@@ -1,0 +1,323 @@
+/* imbalance_test.c - uneven ranks, costs of lengths and the line of the policies, from runs made by hand. */
+#include "checks.h"
+#include "testing/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUNS = POLICIES_KINDS * POLICIES_REPEATS, STEPS = 8, EACH = 4 };
+
+struct made {
+  struct run_data data;
+  json_t *records;
+};
+static struct made made[RUNS]; /* the last: the case's own */
+static struct companion wanted[JUDGE_COMPANIONS_MAX];
+static const struct run_data *companions[JUDGE_COMPANIONS_MAX];
+static int n;
+
+static json_t *put(struct made *m, const char *kind, int rank, int64_t step, int64_t microbatch)
+{
+  json_t *r = json_pack("{s:s, s:i, s:I}", "kind", kind, "rank", rank, "step", (json_int_t)step);
+  if (microbatch >= 0) json_object_set_new(r, "microbatch", json_integer(microbatch));
+  json_array_append_new(m->records, r);
+  return r;
+}
+
+static void real(json_t *r, const char *key, double value) { json_object_set_new(r, key, json_real(value)); }
+
+/* Lengths by policy: fixed of any, balanced and packed alike on both ranks, padded and bucketed not. */
+static double tokens_of(enum policies_kind k, int rank, int64_t step, int i)
+{
+  const double mine = (double)(40 + (17 * i + 29 * step) % 50);
+  return k == POLICIES_PACKED ? 120 + i : k == POLICIES_BALANCED ? mine : mine + (double)(k == POLICIES_PADDED && (step + rank) % 2 ? 30 : 0);
+}
+static double cost(double tokens) { return 0.5 + 0.1 * tokens + 0.001 * tokens * tokens; }
+
+/* Steps of two ranks as long as the busiest rank's work and 10 ms; rank 1 works `more` ms longer where that is said.  The first
+ * two are far off. */
+static void make(struct made *m, const struct run_config *c, enum policies_kind k, double more)
+{
+  *m = (struct made){.records = json_array()};
+  m->data = (struct run_data){.config = *c, .records = m->records, .end = "exited"};
+  for (int64_t step = 0; step < STEPS; step++) {
+    double busy[2] = {0, more};
+    json_t *time[2];
+    for (int rank = 0; rank < 2; rank++) {
+      json_t *each = json_array();
+      for (int i = 0; i < EACH; i++) {
+        const double tokens = tokens_of(k, rank, step, i), ms = k == POLICIES_FIXED ? cost(128) : cost(tokens);
+        json_t *b = put(m, "batch", rank, step, rank * EACH + i);
+        real(b, "got.tokens", tokens);
+        real(b, "got.valid_tokens", tokens - 1);
+        real(b, "got.pairs", tokens * tokens);
+        if (c->narrow) real(b, "got.width", ceil(tokens / 16) * 16);
+        json_array_append_new(each, json_real(ms));
+        busy[rank] += ms;
+      }
+      time[rank] = put(m, "time", rank, step, -1);
+      json_object_set_new(time[rank], "got.microbatches_ms", each);
+    }
+    for (int rank = 0; rank < 2; rank++) {
+      real(time[rank], "got.forward_ms", 0.25 * busy[rank] + (step < 2 ? 100 * rank : 0));
+      real(time[rank], "got.backward_ms", 0.75 * busy[rank]);
+      real(time[rank], "got.optimizer_ms", 0);
+      real(time[rank], "got.other_ms", 0);
+      real(time[rank], "got.step_ms", fmax(busy[0], busy[1]) + 10);
+    }
+  }
+}
+
+/* Every run of kind `which` in the repeats from `first` on has rank 1 busy so much longer. */
+static void setup(enum policies_kind which, int first, double more)
+{
+  struct run_config c;
+  config_default(&c);
+  c.dp = 2;
+  c.global_batch = 2 * EACH;
+  c.sequence = 128;
+  c.steps = STEPS;
+  c.policy = POLICY_CHUNKED;
+  c.tail = TAIL_WRAP;
+  c.trace_time = true;
+  n = policies_companions(&c, wanted, JUDGE_COMPANIONS_MAX);
+  CHECK(n == RUNS - 1);
+  make(&made[RUNS - 1], &c, POLICIES_FIXED, which == POLICIES_FIXED && first == 0 ? more : 0);
+  for (int i = 0; i < n; i++) {
+    int repeat = -1, k = 0;
+    CHECK(sscanf(wanted[i].role, "rerun%d-", &repeat) == 1);
+    while (k < POLICIES_KINDS && strcmp(strchr(wanted[i].role, '-') + 1, policies_name((enum policies_kind)k)) != 0) k++;
+    if (!CHECK(k < POLICIES_KINDS)) return;
+    make(&made[i], &wanted[i].config, (enum policies_kind)k, k == (int)which && repeat >= first ? more : 0);
+    companions[i] = &made[i].data;
+  }
+}
+static void teardown(void)
+{
+  for (int i = 0; i < RUNS; i++) json_decref(made[i].records);
+}
+static enum outcome judged(struct verdict *v)
+{
+  imbalance_judge(&made[RUNS - 1].data, wanted, companions, n, v);
+  return v->outcome;
+}
+
+/* --- policies ---------------------------------------------------------------------------------------- */
+
+static void policies_are_made_in_turn_and_each_as_it_says(void)
+{
+  setup(POLICIES_FIXED, 9, 0);
+  static const char *const order[] = {"0-padded", "0-bucketed", "0-packed", "0-balanced", "1-balanced", "1-packed", "1-bucketed", "1-padded", "1-fixed", "2-fixed"};
+  for (int i = 0; i < 10; i++) CHECK_TEXT_HAS(wanted[i].role, order[i]);
+  CHECK(wanted[0].config.policy == POLICY_PADDED && wanted[0].config.documents_each == 1 && wanted[0].config.narrow);
+  CHECK(wanted[1].config.policy == POLICY_BUCKETED && wanted[1].config.tail == TAIL_RESHAPE);
+  CHECK(wanted[2].config.policy == POLICY_PACKED && wanted[2].config.tail == TAIL_WRAP);
+  CHECK(wanted[3].config.policy == POLICY_BALANCED && wanted[3].config.deal == 2);
+  CHECK(wanted[8].config.policy == POLICY_CHUNKED && !wanted[8].config.narrow);
+  teardown();
+}
+
+static void the_cost_of_lengths_is_found_and_predicts_what_was_lost(void)
+{
+  struct policies p;
+  setup(POLICIES_FIXED, 9, 0);
+  if (CHECK_OK(policies_measure(&made[RUNS - 1].data, wanted, companions, n, &p))) {
+    CHECK(p.has_costs && p.costs.explained > 1 - 1e-9);
+    CHECK_NEAR(p.costs.a, 0.5, 1e-6);
+    CHECK_NEAR(p.costs.b, 0.1, 1e-8);
+    CHECK_NEAR(p.costs.c, 0.001, 1e-10);
+    for (int k = POLICIES_PADDED; k < POLICIES_KINDS; k++) CHECK_NEAR(p.of[k].predicted, p.of[k].lost.value, 1e-9);
+    CHECK(isnan(p.of[POLICIES_FIXED].predicted));
+    CHECK(p.of[POLICIES_PADDED].lost.value > 0.1 && p.of[POLICIES_BALANCED].lost.value < 1e-12);
+    CHECK_NEAR(p.of[POLICIES_PADDED].excess.value, p.of[POLICIES_PADDED].lost.value, 1e-12);
+    /* 128 computed for each sequence: its tokens alone are none of it */
+    double tokens = 0;
+    for (int64_t step = 2; step < STEPS; step++)
+      for (int i = 0; i < 2 * EACH; i++) tokens += tokens_of(POLICIES_FIXED, i / EACH, step, i % EACH);
+    CHECK_NEAR(p.of[POLICIES_FIXED].padding, 1 - tokens / (6.0 * 2 * EACH * 128), 1e-12);
+    CHECK_NEAR(p.of[POLICIES_FIXED].step_ms.value, EACH * cost(128) + 10, 1e-9);
+    CHECK_NEAR(p.of[POLICIES_FIXED].computed_per_s.value, 2e3 * EACH * 128 / (EACH * cost(128) + 10), 1e-6);
+  }
+  teardown();
+}
+
+static void on_which_side_of_the_line_a_policy_is(void)
+{
+  static const struct {
+    enum policies_kind k;
+    int first;
+    double more;
+    enum outcome want;
+    const char *worst;
+  } all[] = {{POLICIES_FIXED, 9, 0, OUTCOME_PASS, ""},
+             {POLICIES_PACKED, 0, 3, OUTCOME_PASS, "packed"},       /* 1.2 points of 123 ms */
+             {POLICIES_PACKED, 0, 30, OUTCOME_FAIL, "packed"},
+             {POLICIES_BALANCED, 0, 30, OUTCOME_FAIL, "balanced"},
+             {POLICIES_BALANCED, 3, 30, OUTCOME_INCONCLUSIVE, ""},  /* in two repeats of five */
+             {POLICIES_PADDED, 9, 0, OUTCOME_PASS, ""}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    struct verdict v;
+    setup(all[i].k, all[i].first, all[i].more);
+    if (!CHECK(judged(&v) == all[i].want)) fprintf(stderr, "case %zu: %s\n", i, v.sentence);
+    CHECK_TEXT_HAS(v.worst, all[i].worst);
+    teardown();
+  }
+}
+
+/* Everything even: padded loses no more than the others, and that is against the line, too. */
+static void padded_has_to_lose(void)
+{
+  struct verdict v;
+  setup(POLICIES_FIXED, 9, 0);
+  for (int i = 0; i < n; i++)
+    if (strstr(wanted[i].role, "-padded")) {
+      const struct run_config c = wanted[i].config;
+      json_decref(made[i].records);
+      make(&made[i], &c, POLICIES_BALANCED, 0);
+    } else if (strstr(wanted[i].role, "-packed")) {
+      const struct run_config c = wanted[i].config;
+      json_decref(made[i].records);
+      make(&made[i], &c, POLICIES_PACKED, 1);
+    }
+  CHECK(judged(&v) == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(v.sentence, "padded 0.0 times");
+  teardown();
+}
+
+static void without_a_line_figures_are_shown(void)
+{
+  struct verdict v;
+  setup(POLICIES_BALANCED, 0, 30);
+  made[RUNS - 1].data.config.lengths = LENGTHS_OF_SQUAD;
+  CHECK(judged(&v) == OUTCOME_PASS);
+  CHECK_TEXT_HAS(v.sentence, "no line is drawn");
+  made[RUNS - 1].data.config.narrow = true;
+  CHECK(judged(&v) == OUTCOME_INVALID);
+  CHECK_TEXT_HAS(v.sentence, "not of fixed length");
+  teardown();
+}
+
+static void what_is_missing_never_passes(void)
+{
+  struct verdict v;
+  setup(POLICIES_FIXED, 9, 0);
+  companions[7] = NULL;
+  CHECK(judged(&v) == OUTCOME_INVALID);
+  companions[7] = &made[7].data;
+  CHECK(judged(&v) == OUTCOME_PASS);
+  json_array_remove(made[7].records, json_array_size(made[7].records) - 1); /* a time */
+  CHECK(judged(&v) == OUTCOME_INVALID);
+  CHECK_TEXT_HAS(v.sentence, "rank 1 told no times");
+  teardown();
+  setup(POLICIES_FIXED, 9, 0);
+  for (size_t i = 0; i < json_array_size(made[0].records); i++) json_object_del(json_array_get(made[0].records, i), "got.width");
+  CHECK(judged(&v) == OUTCOME_INVALID);
+  teardown();
+}
+
+/* --- costs -------------------------------------------------------------------------------------------- */
+
+static void costs_are_never_below_nothing(void)
+{
+  enum { N = 20 };
+  double ms[N], tokens[N], pairs[N];
+  struct costs c;
+  for (int i = 0; i < N; i++) {
+    tokens[i] = 10 + 5 * i;
+    pairs[i] = tokens[i] * tokens[i];
+    ms[i] = 0.2 * tokens[i] - 0.0001 * pairs[i]; /* the best c would be negative */
+  }
+  CHECK_OK(costs_fit(ms, tokens, pairs, N, &c));
+  CHECK(c.a >= 0 && c.b > 0 && c.c == 0 && c.residual_ms > 0 && c.explained > 0.95 && c.n == N);
+  for (int i = 0; i < N; i++) ms[i] = 3;
+  CHECK_OK(costs_fit(ms, tokens, pairs, N, &c));
+  CHECK_NEAR(c.a, 3, 1e-9);
+  CHECK(c.explained == 0);
+  CHECK_ERR(costs_fit(ms, tokens, pairs, 7, &c), ERR_UNAVAILABLE);
+  for (int i = 0; i < N; i++) tokens[i] = 4, pairs[i] = 16;
+  CHECK_ERR(costs_fit(ms, tokens, pairs, N, &c), ERR_UNAVAILABLE);
+  CHECK_TEXT_HAS(err_text(), "of 4 to 4 tokens");
+}
+
+/* --- uneven ranks --------------------------------------------------------------------------------------- */
+
+static void persistent_and_jitter_add_up_to_what_is_lost(void)
+{
+  struct uneven u;
+  setup(POLICIES_FIXED, 0, 12); /* rank 1 of the case's own run, in every step */
+  if (CHECK_OK(uneven_measure(&made[RUNS - 1].data, &u))) {
+    CHECK(u.worst == 1 && u.last == 1 && u.phase == UNEVEN_BACKWARD && u.steps == STEPS - UNEVEN_WARM);
+    CHECK_NEAR(u.persistent_ms, 6, 1e-9);
+    CHECK_NEAR(u.jitter_ms, 0, 1e-9);
+    CHECK_NEAR(u.lost, 6 / u.step_ms, 1e-12);
+    CHECK_NEAR(u.balance, u.mean_ms / u.largest_ms, 1e-12);
+  }
+  const struct made *padded = &made[0]; /* now this rank, now the other */
+  if (CHECK_OK(uneven_measure(&padded->data, &u))) {
+    CHECK(u.jitter_ms > 5 && u.last == 0.5);
+    CHECK_NEAR(u.lost * u.step_ms, u.persistent_ms + u.jitter_ms, 1e-9);
+    CHECK(u.token_balance < 0.9);
+  }
+  teardown();
+}
+
+/* Four stages of two blocks, 6 ms each, two micro-batches; the head takes 9 ms more of each. */
+static void a_heavy_stage_is_named(void)
+{
+  for (int bent = 0; bent < 4; bent++) {
+    struct run_config c;
+    struct verdict v;
+    struct made m = {.records = json_array()};
+    config_default(&c);
+    c.layers = 8;
+    c.sequence = 24;
+    c.pp = 4;
+    c.global_batch = 2;
+    c.steps = 5;
+    c.compute = COMPUTE_SLEEP;
+    c.sleep_forward_ms = c.sleep_input_ms = c.sleep_weight_ms = 2;
+    c.sleep_head_ms = bent == 3 ? 0 : 3;
+    m.data = (struct run_data){.config = c, .records = m.records, .end = "exited"};
+    for (int rank = 0; rank < 4; rank++) {
+      const double head = bent == 3 ? 0 : (rank == (bent == 1 ? 1 : 3)) ? 18 : 0, factor = bent == 2 ? 0.5 : 1;
+      for (int64_t step = 0; step < c.steps; step++) {
+        json_t *t = put(&m, "time", rank, step, -1), *b = put(&m, "batch", rank, step, 0);
+        real(t, "got.forward_ms", 8);
+        real(t, "got.backward_ms", 16 + factor * head);
+        real(t, "got.optimizer_ms", 0.1);
+        real(t, "got.other_ms", 0);
+        real(t, "got.step_ms", 70);
+        real(b, "got.tokens", 9);
+        real(b, "got.valid_tokens", 8);
+        real(b, "got.pairs", 81);
+      }
+      real(put(&m, "memory", rank, -1, -1), "got.peak_bytes", 1e6 * (4 - rank));
+    }
+    heaviest_judge(&m.data, NULL, NULL, 0, &v);
+    CHECK(v.outcome == (bent == 1 || bent == 2 ? OUTCOME_FAIL : OUTCOME_PASS));
+    if (bent == 0) CHECK_TEXT_HAS(v.sentence, "rank 3 is busiest in 100 % of the steps, most in its backward");
+    if (bent == 0) CHECK_TEXT_HAS(v.sentence, "rank 0 has 4.00 times the least");
+    m.data.config.compute = COMPUTE_REAL;
+    heaviest_judge(&m.data, NULL, NULL, 0, &v);
+    CHECK(v.outcome == OUTCOME_INVALID);
+    json_decref(m.records);
+  }
+}
+
+int main(void)
+{
+  static const struct test tests[] = {
+      TEST(policies_are_made_in_turn_and_each_as_it_says),
+      TEST(the_cost_of_lengths_is_found_and_predicts_what_was_lost),
+      TEST(on_which_side_of_the_line_a_policy_is),
+      TEST(padded_has_to_lose),
+      TEST(without_a_line_figures_are_shown),
+      TEST(what_is_missing_never_passes),
+      TEST(costs_are_never_below_nothing),
+      TEST(persistent_and_jitter_add_up_to_what_is_lost),
+      TEST(a_heavy_stage_is_named),
+  };
+  return test_main("imbalance", tests, sizeof tests / sizeof *tests);
+}

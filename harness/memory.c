@@ -62,6 +62,7 @@ static const json_t *worst_rank(const json_t *records, double *spread)
   {
     const char *kind = json_string_value(json_object_get(r, "kind"));
     if (kind == NULL || strcmp(kind, "memory") != 0) continue;
+    if (record_get_int(r, "got.os_peak_bytes", -1) < 0) continue; /* ranks that share a card: no mark of its own */
     const double peak = (double)mark_of(r);
     if (worst == NULL || peak > largest) worst = r, largest = peak;
     if (smallest == 0 || peak < smallest) smallest = peak;

@@ -159,7 +159,7 @@ void sample_take(const struct run_data *run, struct sample *out)
   json_array_foreach(run->records, i, r)
   {
     const int64_t step = record_get_int(r, "step", -1);
-    if (is_kind(r, "memory")) out->peak_bytes = fmax(out->peak_bytes, record_get_real(r, "got.os_peak_bytes", 0));
+    if (is_kind(r, "memory")) out->peak_bytes = fmax(out->peak_bytes, record_get_real(r, "got.os_peak_bytes", 0)); /* -1, none: 0 */
     if (step < 0 || step >= n) continue;
     if (is_kind(r, "time")) add_time(&steps[step], r);
     if (is_kind(r, "step")) steps[step].tokens = record_get_real(r, "got.valid_tokens", NAN);

@@ -94,6 +94,10 @@ struct dev_usage {
   double mean_bytes;              /* time-weighted since the last dev_usage_restart()     */
 };
 void dev_usage(const struct dev *d, struct dev_usage *out);
+/* What the card's driver says that is in use of it, by anyone, beyond what was when d was opened; of that, what d holds and nobody
+ * asked for: places that are free, and the workspace of matrix products.  False: there is no card, or it does not say. */
+struct dev_driver_usage { int64_t bytes, spare_bytes; };
+bool dev_driver_usage(const struct dev *d, struct dev_driver_usage *out);
 void dev_usage_restart(struct dev *d); /* the mean starts again; peaks stay */
 
 /* --- streams and events -------------------------------------------------- */

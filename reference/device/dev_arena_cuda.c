@@ -54,6 +54,7 @@ static bool trim(struct dev_arena *a)
     next = s->next;
     if (s->used || s->before != NULL || s->after != NULL) continue;
     permit(s->at, s->bytes);
+    a->bytes -= s->bytes;
     (void)cudaFree(s->at); /* an error of earlier work surfaces where that is waited for */
     span_destroy(a, s);
     any = true;
@@ -85,6 +86,7 @@ static enum err segment(struct dev *d, size_t bytes, struct dev_span **out)
   }
   forbid(at, want);
   a->segments++;
+  a->bytes += want;
   return ERR_OK;
 }
 

@@ -78,12 +78,21 @@ static void cuda_close(struct dev *d)
   d->cuda = NULL;
 }
 
+static enum err bytes_in_use(int64_t *out)
+{
+  size_t free_bytes, total_bytes;
+  CUDA_TRY(cudaMemGetInfo(&free_bytes, &total_bytes));
+  *out = (int64_t)(total_bytes - free_bytes);
+  return ERR_OK;
+}
+
 static enum err open_on(struct dev *d)
 {
   struct dev_cuda_device *c = d->cuda;
   TRY(look_at(d));
   CUDA_TRY(cudaStreamCreateWithPriority(&c->own, cudaStreamNonBlocking, 0));
   CUDA_TRY(cudaEventCreateWithFlags(&c->epoch, cudaEventDefault));
+  TRY(bytes_in_use(&c->before_bytes));
   if (NVML_IS_HERE && dev_nvml_open(NVML_LIBRARY, &c->nvml)) err_clear(); /* records then say "unknown" */
   return ERR_OK;
 }
@@ -111,6 +120,21 @@ int dev_cuda_count(void)
 {
   const struct dev_versions v = dev_versions_now();
   return v.counted == cudaSuccess ? v.devices : 0;
+}
+
+/* The arena gives nothing back while the card has more, so what is in use now is the most that was. */
+static bool cuda_driver_usage(const struct dev *d, struct dev_driver_usage *out)
+{
+  struct dev_usage asked;
+  int64_t now_bytes;
+  *out = (struct dev_driver_usage){0};
+  if (bytes_in_use(&now_bytes)) {
+    err_clear();
+    return false;
+  }
+  dev_usage(d, &asked);
+  *out = (struct dev_driver_usage){now_bytes - d->cuda->before_bytes, (int64_t)d->cuda->arena.bytes - (int64_t)asked.peak};
+  return true;
 }
 
 static void cuda_health(struct dev *d, struct dev_health *out)
@@ -260,6 +284,7 @@ const struct dev_backend dev_cuda_backend = {
     .host_alloc = dev_cuda_host_alloc,
     .host_free = dev_cuda_host_free,
     .copy = dev_cuda_copy,
+    .driver_usage = cuda_driver_usage,
     .health = cuda_health,
     .describe = cuda_describe,
 };

@@ -37,6 +37,7 @@ struct dev_span {
 struct dev_arena {
   struct dev_span *spans;
   size_t segments; /* cudaMalloc calls so far */
+  size_t bytes;    /* of all segments         */
 };
 enum err dev_arena_take(struct dev *d, size_t bytes, void **out);  /* contents unknown */
 void dev_arena_give(struct dev *d, void *at);
@@ -77,6 +78,7 @@ struct dev_cuda_device {
   double epoch_ms;
   pthread_mutex_t lock; /* of what the walk changes */
   _Atomic bool lost;    /* nothing more is waited for */
+  int64_t before_bytes; /* in use on the card when it was opened */
   struct dev_arena arena;
   struct dev_pinned *pinned;
   struct dev_nvml nvml; /* library NULL: there is none */

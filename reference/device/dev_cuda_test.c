@@ -523,6 +523,31 @@ static void freed_memory_serves_again(void)
   dev_close(d);
 }
 
+/* By the driver's count: the most that was asked for, and what stands free or is the matrix library's. */
+static void the_driver_counts_what_is_held(void)
+{
+  enum { BYTES = 8 << 20 };
+  struct dev *d = open_cuda();
+  struct dev_driver_usage before, during, after;
+  void *at = NULL, *small = NULL;
+  CHECK(dev_driver_usage(d, &before));
+  CHECK(before.bytes == 0);
+  CHECK_OK(dev_alloc(d, BYTES, DEV_OTHER, "large", &at));
+  CHECK_OK(dev_alloc(d, 1000, DEV_OTHER, "small", &small));
+  CHECK(dev_driver_usage(d, &during));
+  CHECK(during.bytes >= BYTES + 1000);
+  CHECK(during.bytes - during.spare_bytes == BYTES + 1000);
+  dev_free(d, at);
+  CHECK(dev_driver_usage(d, &after));
+  CHECK(after.bytes == during.bytes); /* the mark stays */
+  CHECK(after.spare_bytes == during.spare_bytes);
+  dev_free(d, small);
+  dev_close(d);
+  d = open_kind(DEV_CPU);
+  CHECK(!dev_driver_usage(d, &before));
+  dev_close(d);
+}
+
 static void the_smallest_hole_that_fits_is_taken(void)
 {
   struct dev *d = open_cuda();
@@ -666,6 +691,7 @@ int main(void)
       TEST(a_watcher_ends_a_wait_without_end),
       TEST(an_error_in_hand_outlives_a_wait),
       TEST(freed_memory_serves_again),
+      TEST(the_driver_counts_what_is_held),
       TEST(the_smallest_hole_that_fits_is_taken),
       TEST(blocks_do_not_overlap),
       TEST(a_full_card_gives_back_what_is_free_first),

@@ -53,6 +53,8 @@ void dev_health(struct dev *d, struct dev_health *out)
   d->backend->health(d, out);
 }
 
+bool dev_driver_usage(const struct dev *d, struct dev_driver_usage *out) { return d->backend->driver_usage(d, out); }
+
 void dev_describe(const struct dev *d, char *out, size_t bytes)
 {
   snprintf(out, bytes, "%s", "");

@@ -96,6 +96,13 @@ void dev_host_unevent(struct dev_event *e) { (void)e; }
 
 void dev_host_await_event(struct dev_event *e) { e->dev->backend->await(e->dev, &e->point, 1); }
 
+bool dev_host_driver_usage(const struct dev *d, struct dev_driver_usage *out)
+{
+  (void)d;
+  *out = (struct dev_driver_usage){0};
+  return false;
+}
+
 void dev_host_health(struct dev *d, struct dev_health *out)
 {
   (void)d;

@@ -105,6 +105,7 @@ struct dev_backend {
   void (*host_free)(struct dev *d, void *at, size_t bytes);
   enum err (*copy)(struct dev_stream *s, const char *name, enum dev_way way, void *to, const void *from, size_t bytes);
 
+  bool (*driver_usage)(const struct dev *d, struct dev_driver_usage *out);
   void (*health)(struct dev *d, struct dev_health *out);                   /* what it knows; the rest stays   */
   void (*describe)(const struct dev *d, char *out, size_t bytes);
 };
@@ -120,13 +121,14 @@ void dev_host_close(struct dev *d);
 enum err dev_host_event(struct dev_event *e);
 void dev_host_unevent(struct dev_event *e);
 void dev_host_await_event(struct dev_event *e);
+bool dev_host_driver_usage(const struct dev *d, struct dev_driver_usage *out);
 void dev_host_health(struct dev *d, struct dev_health *out);
 void dev_host_describe(const struct dev *d, char *out, size_t bytes);
 #define DEV_HOST                                                                                                 \
   .open = dev_host_open, .close = dev_host_close, .event_create = dev_host_event, .event_destroy = dev_host_unevent, \
   .record = dev_host_event, .await_event = dev_host_await_event, .traced = dev_host_open, .alloc = dev_host_block,   \
   .free = dev_host_unblock, .host_alloc = dev_host_block, .host_free = dev_host_unblock, .copy = dev_host_copy,    \
-  .health = dev_host_health, .describe = dev_host_describe
+  .driver_usage = dev_host_driver_usage, .health = dev_host_health, .describe = dev_host_describe
 
 /* --- dev_memory.c ------------------------------------------------------------ */
 

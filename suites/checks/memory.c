@@ -5,6 +5,9 @@
  *   unaccounted the mark less the categories' sum: at most 5 % of the mark
  *   slope       nothing is allocated after the first step
  *
+ * On device cuda the mark is the card's driver's, less what the device layer holds and nobody asked for; ranks that share a card have none
+ * of their own, and the verdict says so.
+ *
  * Of segments that several ranks map (MPI's) the system counts all in each of them.  Here a rank has its part, each page divided by those
  * that map it, so that no byte is left out and none is counted twice; what is taken off the mark for that is in the verdict.
  */
@@ -29,6 +32,12 @@ static double mark_of(const json_t *record)
   return evidence_real(record, "got.os_peak_bytes") - evidence_real(record, "got.os_others_bytes");
 }
 
+/* A key that is not there is no excuse: the comparison with it fails. */
+static bool has_mark(const struct run_data *run, const json_t *record)
+{
+  return run->config.device != DEVICE_CUDA || evidence_real(record, "got.os_peak_bytes") != -1.0;
+}
+
 static void judge_rank(const struct run_data *run, const json_t *record, struct worst *w, struct verdict *out)
 {
   struct predicted p;
@@ -49,9 +58,11 @@ static void judge_rank(const struct run_data *run, const json_t *record, struct 
     worst_see(w, fabs(got - parts[i].predicted) / parts[i].predicted, margin, "%s of rank %lld: %.4g bytes, formula %.4g", parts[i].name,
               rank, got, parts[i].predicted);
   }
-  worst_see(w, fabs(os - p.total_bytes) / p.total_bytes, margin, "measured on rank %lld: system %.4g bytes, formula %.4g", rank, os,
-            p.total_bytes);
-  worst_see(w, fabs(os - peak) / os, unaccounted_margin, "unaccounted on rank %lld: system %.4g bytes, categories %.4g", rank, os, peak);
+  if (has_mark(run, record)) {
+    worst_see(w, fabs(os - p.total_bytes) / p.total_bytes, margin, "measured on rank %lld: system %.4g bytes, formula %.4g", rank, os,
+              p.total_bytes);
+    worst_see(w, fabs(os - peak) / os, unaccounted_margin, "unaccounted on rank %lld: system %.4g bytes, categories %.4g", rank, os, peak);
+  }
   worst_see(w, evidence_real(record, "got.allocations_last") - evidence_real(record, "got.allocations_first"), 0.0,
             "allocations after the first step on rank %lld", rank);
 }
@@ -63,6 +74,7 @@ void memory_judge(const struct run_data *run, const struct companion *wanted, co
   verdict_start(out, "memory", "O12");
   struct worst w;
   double others = 0.0;
+  bool marked = true;
   worst_start(&w);
   for (int rank = 0; rank < evidence_ranks(run); rank++) {
     const json_t *record = evidence_record(run, "memory", rank, -1, -1);
@@ -71,6 +83,7 @@ void memory_judge(const struct run_data *run, const struct companion *wanted, co
       return;
     }
     judge_rank(run, record, &w, out);
+    marked = marked && has_mark(run, record);
     others = fmax(others, evidence_real(record, "got.os_others_bytes"));
   }
   worst_to(&w, out);
@@ -78,6 +91,10 @@ void memory_judge(const struct run_data *run, const struct companion *wanted, co
     verdict_say(out, OUTCOME_FAIL, "%s: off by %.3g, allowed %.3g; %lld of %lld comparisons off", w.place, w.value, w.bound,
                 (long long)w.over, (long long)w.seen);
   else
-    verdict_say(out, OUTCOME_PASS, "%lld figures on %d ranks within %.0f %% of the formula; nearest: %s; left out as other ranks' of MPI's segments, at most %.4g bytes",
-                (long long)w.seen, evidence_ranks(run), 100.0 * margin, w.place, others);
+    verdict_say(out, OUTCOME_PASS, "%lld figures on %d ranks within %.0f %% of the formula; nearest: %s; %s, at most %.4g bytes", (long long)w.seen,
+                evidence_ranks(run), 100.0 * margin, w.place,
+                !marked                           ? "without the driver's mark, which ranks that share a card have none of their own of; left out"
+                : run->config.device == DEVICE_CUDA ? "left out as the device's own places and workspace"
+                                                  : "left out as other ranks' of MPI's segments",
+                others);
 }

@@ -272,6 +272,14 @@ static void memory_passes_within_the_formula_and_fails_beyond_it(void)
   CHECK_TEXT_HAS(b.verdict.worst, "allocations");
   bench_teardown(&b);
   setup(1.0);
+  b.run.data.config.device = DEVICE_CUDA;
+  made_set(&b.run, "memory", 1, -1, -1, "got.os_peak_bytes", json_integer(-1));
+  CHECK(bench_judge(&b, "memory") == OUTCOME_PASS);
+  CHECK_TEXT_HAS(b.verdict.sentence, "without the driver's mark");
+  b.run.data.config.device = DEVICE_CPU; /* which always has one */
+  CHECK(bench_judge(&b, "memory") == OUTCOME_FAIL);
+  bench_teardown(&b);
+  setup(1.0);
   made_drop(&b.run, "memory", 1, -1, -1);
   CHECK(bench_judge(&b, "memory") == OUTCOME_INVALID);
   bench_teardown(&b);

@@ -297,7 +297,7 @@ static bool is_tensors(const char *name)
 static bool is_of_a_run(const char *name)
 {
   return results_is_records(name) || is_tensors(name) || strncmp(name, "state.", 6) == 0 || strcmp(name, "output.txt") == 0 ||
-         strcmp(name, "run.yaml") == 0;
+         strcmp(name, "run.yaml") == 0 || strcmp(name, "trace.json") == 0;
 }
 
 static void remove_files(const char *dir, bool (*which)(const char *name))

@@ -1,7 +1,7 @@
 /* results.h - a results directory: records as they come, a summary after every case.
  *
  * Layout: summary.json, records.jsonl, cases/RUN/{run.yaml, records*.jsonl, output.txt,
- * tensors}.  A directory that holds results is never written into, except to resume it.
+ * trace.json (timeline.h), tensors}.  A directory that holds results is never written into, except to resume it.
  * Every write error is heard: the file keeps what was whole, and the run becomes INVALID.
  */
 #ifndef HARNESS_RESULTS_H

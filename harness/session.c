@@ -5,6 +5,7 @@
 #include "harness/overlap.h"
 #include "harness/pipeline.h"
 #include "harness/timed.h"
+#include "harness/timeline.h"
 #include "harness/trial.h"
 
 #include <stdio.h>
@@ -84,6 +85,7 @@ enum err session_settled(struct session *s, int index)
 enum err session_on_ended(void *session, int run)
 {
   struct session *s = session;
+  if (s->plan.runs[run].config.trace_spans) TRY(timeline_write(&s->plan.runs[run].data));
   for (int i = 0; i < s->plan.n_trials; i++) {
     struct trial *t = &s->plan.trials[i];
     int needed[NEEDED_MAX];

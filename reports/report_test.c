@@ -37,6 +37,11 @@ static const char summary[] =
     ",\"got.base_ranks\":1,\"got.threads\":1,\"got.tokens_per_s\":" #rate ",\"got.efficiency\":" #e                       \
     ",\"got.efficiency_low\":0.9,\"got.efficiency_high\":1.1,\"got.copies\":0.97,\"got.withheld\":\"\",\"got.evidence\":\"good\"")
 
+/* Of one rank: `start` and `end` of its wait for data, its step's end, forward, backward and a reduction. */
+#define SPANS(rank, step, start, end)                                                                                       \
+  R("span", "good", "\"rank\":" #rank ",\"step\":" #step ",\"got.streams\":[\"host\",\"compute\",\"transfer\"],"             \
+    "\"got.phases\":[\"data\",\"forward\",\"backward\",\"other\"],\"got.kernels\":[\"k\"],\"got.kernel\":[0,0,0,0,0],"       \
+    "\"got.stream\":[0,0,1,1,2],\"got.phase\":[0,3,1,2,2],\"got.call\":[-1,-1,-1,-1,0],\"got.start_ms\":[" start "],\"got.end_ms\":[" end "]")
 #define UNEVEN(policy, lost, more) \
   R("imbalance", "uneven", "\"got.ranks\":2,\"got.policy\":\"" policy "\",\"got.repeats\":5,\"got.lost\":" #lost ",\"got.lost_repeats\":[" #lost ",0.25,0.3]," \
     "\"got.padding\":0.3,\"got.tokens_per_s\":700,\"got.computed_per_s\":1000,\"got.worst_rank\":1,\"got.worst_phase\":\"backward\"" more)
@@ -70,6 +75,8 @@ static const char records[] =
   UNEVEN("fixed", 0.005, "") BUSY("padded", 0, "30,50,20") BUSY("padded", 1, "50,30,40")
   R("lengths", "uneven", "\"got.from\":[1,33,65],\"got.sequences\":[5,3,2],\"got.batch_least\":[10,40],\"got.batch_most\":[20,90]")
   R("imbalance", "heavy", "\"got.ranks\":4,\"got.policy\":\"padded\",\"got.repeats\":1,\"got.lost\":0.1,\"got.worst_rank\":3")
+  SPANS(0, 0, "0,400,1,11,21", "1,400,11,21,23") SPANS(0, 1, "410,433,411,421,431", "411,433,421,431,433")
+  SPANS(1, 1, "410,455,412,422,452", "412,455,422,452,455") SPANS(0, 2, "460,483,461,471,481", "461,483,471,481,483")
   "{\"schema\":1,\"kind\":\"ste"; /* a kill cut this one short */
 
 static char dir[64];
@@ -168,6 +175,8 @@ static void every_form_says_what_the_records_say(void)
   CHECK(has("report.md", "uneven: rank 0 under padded waits longest, 20 % of its step"));
   CHECK(has("report.md", "uneven: a bucketed batch spans 32 % of the lengths on the mean"));
   CHECK(has("report.md", "| uneven | 0.5 | 0.1 | 0.001 |") && has("report.md", "| heavy | padded |"));
+  CHECK(has("report.md", "good: the longest step, 1, took 45.0 ms, the median 34.0 ms"));
+  CHECK(has("report.html", "rank 1 transfer") && has("report.html", "collectives and messages"));
   CHECK(has("results.csv", "case,conformance,bad,FAIL,gradients,wte is off by 2 <times> & more"));
   CHECK(has("junit.xml", "tests=\"5\" failures=\"1\" errors=\"1\" skipped=\"2\""));
   CHECK(has("junit.xml", "<failure message=\"wte is off by 2 &lt;times&gt; &amp; more\" type=\"gradients\"/>"));

@@ -60,7 +60,7 @@ static void records_are_never_overwritten(void)
 static void memory_that_is_not_there_is_named_whole(void)
 {
   refuses(1, "model: gpt3-175b\nlayers: 96\nsequence: 64\nread_ahead: 0", 3,
-          "rank 0: parameters 'weights': no memory for 698417037312 bytes beside the 0 held (host: ");
+          "rank 0: parameters 'weights': no memory for 698417037312 bytes beside the 12336 held (host: ");
 }
 
 /* The second of three runs cannot be trained; it says so and the third goes on. */

@@ -1,5 +1,6 @@
 /* session.c - from an ended run to verdicts, records and the summary. */
 #include "harness/session.h"
+#include "harness/blame.h"
 #include "harness/imbalance.h"
 #include "harness/memory.h"
 #include "harness/overlap.h"
@@ -74,6 +75,7 @@ enum err session_settled(struct session *s, int index)
   if (t->suite->kind == KIND_PIPELINE) TRY(pipeline_record(&s->plan, t, &s->results));
   if (t->suite->kind == KIND_OVERLAP) TRY(overlap_record(&s->plan, t, &s->results));
   if (t->suite->kind == KIND_IMBALANCE) TRY(imbalance_record(&s->plan, t, &s->results));
+  if (t->suite->kind == KIND_BLAME) TRY(blame_record(&s->plan, t, &s->results));
   TRY(trial_record(&s->plan, t, &s->results));
   trial_release(t);
   release(s, t);
@@ -209,8 +211,8 @@ static bool stays(const json_t *r, void *session)
   const struct trial *t = trial_named(&s->plan, name);
   const struct run *run = run_named(&s->plan, name);
   if (is_kind(r, "judged") || is_kind(r, "verdict") || is_kind(r, "bound") || is_kind(r, "memory_point") || is_kind(r, "point") ||
-      is_kind(r, "bubble") || is_kind(r, "hidden") || is_kind(r, "timeline") || is_kind(r, "imbalance") || is_kind(r, "busy") ||
-      is_kind(r, "lengths"))
+      is_kind(r, "bubble") || is_kind(r, "hidden") || is_kind(r, "blame") || is_kind(r, "timeline") || is_kind(r, "imbalance") ||
+      is_kind(r, "busy") || is_kind(r, "lengths"))
     return t && t->state == TRIAL_JUDGED;
   return run && (run->ended || run->users == 0);
 }

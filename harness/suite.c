@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *const suite_kind_names[KIND_COUNT] = {"conformance", "scaling", "memory", "faults", "pipeline", "overlap", "imbalance"};
+const char *const suite_kind_names[KIND_COUNT] = {"conformance", "scaling", "memory", "faults", "pipeline", "overlap", "imbalance", "blame"};
 
 #define AT(field) offsetof(struct suite_case, field), sizeof(((struct suite_case *)0)->field)
 const struct opt suite_options[] = {

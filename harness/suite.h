@@ -1,7 +1,7 @@
 /* suite.h - a suite file: a question, cases, named checks.
  *
  *   question: does any cut of the model change what it learns?
- *   kind: conformance             # conformance | scaling | memory | faults | pipeline | overlap | imbalance
+ *   kind: conformance             # conformance | scaling | memory | faults | pipeline | overlap | imbalance | blame
  *   every_case: {model: tiny, steps: 2}
  *   evidence: {model: tiny, checks: [loss]}   # scaling, pipeline, overlap, imbalance: laid over what is measured, gives its conformance case
  *   cases:
@@ -28,7 +28,7 @@
 #include "base/config.h"
 #include "suites/checks/judge.h"
 
-enum suite_kind { KIND_CONFORMANCE, KIND_SCALING, KIND_MEMORY, KIND_FAULTS, KIND_PIPELINE, KIND_OVERLAP, KIND_IMBALANCE, KIND_COUNT };
+enum suite_kind { KIND_CONFORMANCE, KIND_SCALING, KIND_MEMORY, KIND_FAULTS, KIND_PIPELINE, KIND_OVERLAP, KIND_IMBALANCE, KIND_BLAME, KIND_COUNT };
 enum suite_scale { SCALE_NONE, SCALE_STRONG, SCALE_WEAK, SCALE_LAYOUT };
 enum { SUITE_CHECKS_MAX = 24 };
 /* Cases are judged by their checks from runs that have the machine to themselves (timed.h). */

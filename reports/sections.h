@@ -12,6 +12,7 @@ enum err section_scaling(const struct evidence *e, struct page *p); /* the one t
 enum err section_pipeline(const struct evidence *e, struct page *p); /* bubbles, stages in time      */
 enum err section_overlap(const struct evidence *e, struct page *p); /* hidden, exposed, bare     */
 enum err section_imbalance(const struct evidence *e, struct page *p); /* policies, busy ranks, lengths */
+enum err section_blame(const struct evidence *e, struct page *p);   /* who is waited for, at what cost */
 enum err section_timeline(const struct evidence *e, struct page *p); /* the longest step, stream by stream */
 enum err section_time(const struct evidence *e, struct page *p);    /* busy and waiting by rank      */
 enum err section_memory(const struct evidence *e, struct page *p);  /* stacked, beside predicted     */

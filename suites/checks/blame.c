@@ -2,7 +2,7 @@
  *
  * Where slowness was planted: its rank and phase are named, and its cost lies within 20 % of the planted time.  Less than a
  * tenth of a step may hide in what balanced runs show: nobody named is then no answer, and no failure.  Where nothing was
- * planted nobody is named.
+ * planted nobody is named.  Sleeping passes show how busy the machine was with others: where they ended late, nothing fails.
  */
 #include "evidence.h"
 #include "lateness.h"
@@ -12,7 +12,20 @@
 #include <math.h>
 #include <stdio.h>
 
-static const double cost_within = 0.20, small_share = 0.10;
+static const double cost_within = 0.20, small_share = 0.10; /* of the step without what was planted */
+static const double most_late = 0.05;                      /* of the step */
+
+/* With compute: sleep, what passes took longer than they were asked to, of a step, on the rank where it is most: a thread is woken
+ * late where the machine has other things to do, and then what was planted is not what happened. */
+static double woken_late(const struct run_data *run, const struct lateness *x)
+{
+  double most = 0, asked_ms;
+  for (int r = 0; r < x->ranks && run->config.compute == COMPUTE_SLEEP; r++) {
+    if (planted_sleep(&run->config, r, &asked_ms) != ERR_OK) return 0;
+    most = fmax(most, (x->parts[r].forward_ms + x->parts[r].backward_ms - asked_ms) / x->step_ms);
+  }
+  return most;
+}
 
 static void judge_even(const struct run_data *run, const struct lateness *x, struct verdict *out)
 {
@@ -72,5 +85,10 @@ void blame_judge(const struct run_data *run, const struct companion *wanted, con
   if (!lateness_able(run, &x, why, sizeof why)) verdict_say(out, OUTCOME_INCONCLUSIVE, "%s", why);
   else if (p.any) judge_planted(run, &x, &p, out);
   else judge_even(run, &x, out);
+  const double late = woken_late(run, &x);
+  if (out->outcome == OUTCOME_FAIL && late > most_late) {
+    snprintf(why, sizeof why, "%.290s", out->sentence);
+    verdict_say(out, OUTCOME_INCONCLUSIVE, "the machine had other things to do: passes slept %.0f %% of a step longer than they were to; %s", 100 * late, why);
+  }
   lateness_free(&x);
 }

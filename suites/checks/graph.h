@@ -50,6 +50,8 @@ struct graph {
  * them) or a rank of a group left none of a call; ERR_FORMAT when records contradict each other; ERR_MEMORY. */
 enum err graph_read(const struct run_data *run, int64_t step, struct graph *out);
 void graph_free(struct graph *g);
+/* For graph_read(): lengths and order, once nodes, their times, before [n_before] and groups are there.  Fails: ERR_FORMAT, ERR_MEMORY. */
+enum err graph_finish(struct graph *g, int n_before);
 
 /* One way in which it went. */
 struct graph_play {

@@ -451,6 +451,90 @@ static void a_sender_that_left_waits_for_nobody(void)
   CHECK(adds_up());
 }
 
+/* --- the check beside what was planted ------------------------------------------------------------------------------ */
+
+static enum outcome outcome_of(struct verdict *v)
+{
+  blame_judge(&made.data, NULL, NULL, 0, v);
+  json_decref(v->details);
+  v->details = NULL;
+  return v->outcome;
+}
+
+/* What the run was asked for, and what happened in it. */
+static enum outcome judged(int64_t rank, enum slow_phase phase, double asked_ms, struct more more, struct verdict *v)
+{
+  struct run_config c = config_of(2, 1, 1);
+  c.slow_rank = rank;
+  c.slow_phase = phase;
+  c.slow_ms = asked_ms;
+  make(&c, two_replicas, &more, 0);
+  return outcome_of(v);
+}
+
+static void the_check_holds_names_and_costs_against_what_was_planted(void)
+{
+  const struct more slow = {.rank = 1, .forward = 12}, none = {.rank = -1}, little = {.rank = 1, .forward = 1};
+  struct verdict v;
+  CHECK(judged(1, SLOW_FORWARD, 12, slow, &v) == OUTCOME_PASS);
+  CHECK_TEXT_HAS(v.sentence, "planted: 12 ms");
+  CHECK(judged(1, SLOW_FORWARD, 14.9, slow, &v) == OUTCOME_PASS);
+  CHECK(judged(1, SLOW_FORWARD, 15.1, slow, &v) == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(v.sentence, "off, at most 20 %");
+  CHECK(judged(0, SLOW_FORWARD, 12, slow, &v) == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(v.sentence, "but rank 0's forward was made slower");
+  CHECK(judged(1, SLOW_BACKWARD, 12, slow, &v) == OUTCOME_FAIL);
+  CHECK(judged(1, SLOW_FORWARD, 12, none, &v) == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(v.sentence, "nobody is named");
+  CHECK(judged(1, SLOW_FORWARD, 1, little, &v) == OUTCOME_INCONCLUSIVE);
+  CHECK(judged(1, SLOW_FORWARD, 0, slow, &v) == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(v.sentence, "nothing was planted, but rank 1");
+  CHECK(judged(1, SLOW_FORWARD, 0, none, &v) == OUTCOME_PASS);
+  CHECK_TEXT_HAS(v.sentence, "nobody is to blame");
+}
+
+static void the_check_wants_the_right_period(void)
+{
+  struct run_config c = config_of(2, 1, 1);
+  const struct more stalls = {.rank = 0, .between = 60, .every = 3};
+  struct verdict v;
+  c.slow_ms = 60;
+  c.slow_phase = SLOW_LOG;
+  c.slow_every = 3;
+  make(&c, two_replicas, &stalls, 0);
+  CHECK(outcome_of(&v) == OUTCOME_PASS);
+  c.slow_ms = 80;
+  c.slow_every = 4;
+  make(&c, two_replicas, &stalls, 0);
+  CHECK(outcome_of(&v) == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(v.sentence, "planted was a stall every 4 steps");
+}
+
+/* Forward sleeps 30 ms longer than it was asked to, on both ranks: what is found then says nothing against the trainer. */
+static void on_a_busy_machine_nothing_fails(void)
+{
+  struct run_config c = config_of(2, 1, 1);
+  const struct more slow = {.rank = 1, .forward = 12};
+  struct verdict v;
+  c.global_batch = 2;
+  c.sleep_forward_ms = 1;
+  make(&c, two_replicas, &slow, 0);
+  CHECK(outcome_of(&v) == OUTCOME_INCONCLUSIVE);
+  CHECK_TEXT_HAS(v.sentence, "the machine had other things to do");
+}
+
+static void records_that_lack_or_contradict_are_told_apart(void)
+{
+  const struct run_config c = config_of(2, 1, 1);
+  const struct more none = {.rank = -1};
+  struct verdict v;
+  make(&c, two_replicas, &none, 0);
+  made_edge(record_of("span", 0, 5), 3, 5);
+  CHECK(outcome_of(&v) == OUTCOME_FAIL);
+  json_object_set_new(record_of("span", 1, 4), "kind", json_string("other"));
+  CHECK(outcome_of(&v) == OUTCOME_INVALID);
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -470,6 +554,10 @@ int main(void)
     TEST(a_step_that_nothing_explains_decides_nothing),
     TEST(missing_or_contradicting_records_are_errors),
     TEST(a_sender_that_left_waits_for_nobody),
+    TEST(the_check_holds_names_and_costs_against_what_was_planted),
+    TEST(the_check_wants_the_right_period),
+    TEST(on_a_busy_machine_nothing_fails),
+    TEST(records_that_lack_or_contradict_are_told_apart),
   };
   return test_main("lateness", tests, sizeof tests / sizeof *tests);
 }

@@ -66,6 +66,18 @@ static enum err of_pipeline(const struct run_config *c, double *cost_ms)
   return err;
 }
 
+enum err planted_sleep(const struct run_config *c, int rank, double *ms)
+{
+  struct passes x;
+  const bool splits = c->schedule == SCHEDULE_ZB_H1, passes = c->slow_phase <= SLOW_BACKWARD;
+  TRY(asked(c, &x));
+  if (passes && rank == c->slow_rank && (c->slow_ms > 0 || c->slow_percent > 0)) slow_down(c, splits, &x);
+  *ms = 0;
+  for (int k = layout_of(c, rank).pp; k < c->pp * c->chunks; k += (int)c->pp)
+    for (int i = 0; i < PARTS; i++) *ms += x.ms[i][k] * (double)config_accumulation(c);
+  return ERR_OK;
+}
+
 /* Transfers of gradients go on beside compute; only one bucket waits for all of it. */
 static double of_link(const struct run_config *c) { return c->bucket == 0 && c->pp == 1 && c->zero == 0 ? c->slow_ms : NAN; }
 

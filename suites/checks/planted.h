@@ -13,6 +13,8 @@ struct planted {
 };
 /* Fails: ERR_CONFIG, ERR_MEMORY. */
 enum err planted_of(const struct run_config *c, struct planted *out);
+/* compute: sleep.  What the passes of this rank were asked to sleep in a step, planted slowness with them.  Fails: ERR_CONFIG. */
+enum err planted_sleep(const struct run_config *c, int rank, double *ms);
 bool planted_is(const struct run_config *c, const struct planted *p, int rank, enum graph_phase phase);
 
 #endif

@@ -2,6 +2,7 @@
 #include "planted.h"
 
 #include "base/partition.h"
+#include "base/rank_list.h"
 #include "base/schedule.h"
 #include "layout.h"
 
@@ -81,13 +82,31 @@ enum err planted_sleep(const struct run_config *c, int rank, double *ms)
 /* Transfers of gradients go on beside compute; only one bucket waits for all of it. */
 static double of_link(const struct run_config *c) { return c->bucket == 0 && c->pp == 1 && c->zero == 0 ? c->slow_ms : NAN; }
 
+/* Reads that some ranks alone make late; read in place they take so much of each step. */
+static void of_reads(const struct run_config *c, struct planted *out)
+{
+  int late = 0;
+  for (int r = (int)config_ranks(c) - 1; r >= 0; r--) {
+    if (!rank_list_has(c->read_ranks, r)) continue;
+    out->rank = r;
+    late++;
+  }
+  out->any = late > 0 && late < config_ranks(c) && (c->read_delay_ms > 0 || c->read_jitter_ms > 0);
+  out->phase = GRAPH_DATA;
+  out->period = 1;
+  if (c->read_ahead == 0) out->cost_ms = c->read_delay_ms + c->read_jitter_ms / 2;
+}
+
 enum err planted_of(const struct run_config *c, struct planted *out)
 {
   static const enum graph_phase phases[] = {[SLOW_COMPUTE] = GRAPH_BACKWARD, [SLOW_FORWARD] = GRAPH_FORWARD, [SLOW_BACKWARD] = GRAPH_BACKWARD,
                                             [SLOW_OPTIMIZER] = GRAPH_OPTIMIZER, [SLOW_LINK] = GRAPH_LINK, [SLOW_LOG] = GRAPH_BETWEEN};
   *out = (struct planted){.any = c->slow_percent > 0 || c->slow_ms > 0, .rank = (int)c->slow_rank, .phase = phases[c->slow_phase], .cost_ms = NAN,
                           .period = (int)c->slow_every};
-  if (!out->any) return ERR_OK;
+  if (!out->any) {
+    of_reads(c, out);
+    return ERR_OK;
+  }
   const bool passes = c->slow_phase == SLOW_FORWARD || c->slow_phase == SLOW_BACKWARD;
   if (c->slow_phase == SLOW_LINK) out->cost_ms = of_link(c);
   else if (c->slow_phase == SLOW_LOG) out->cost_ms = c->slow_ms / (double)c->slow_every;
@@ -99,6 +118,7 @@ enum err planted_of(const struct run_config *c, struct planted *out)
 
 bool planted_is(const struct run_config *c, const struct planted *p, int rank, enum graph_phase phase)
 {
-  const bool either = c->slow_phase == SLOW_COMPUTE && phase == GRAPH_FORWARD;
-  return p->any && rank == p->rank && (phase == p->phase || either);
+  const bool either = p->phase != GRAPH_DATA && c->slow_phase == SLOW_COMPUTE && phase == GRAPH_FORWARD;
+  const bool there = p->phase == GRAPH_DATA ? rank_list_has(c->read_ranks, rank) : rank == p->rank;
+  return p->any && there && (phase == p->phase || either);
 }

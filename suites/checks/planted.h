@@ -6,7 +6,7 @@
 
 struct planted {
   bool any;
-  int rank;
+  int rank;               /* of several whose reads are late the first */
   enum graph_phase phase; /* slow_phase compute: backward, of which it is most; forward is right as well */
   double cost_ms;         /* of a step; NaN: not known beforehand                                        */
   int period;

@@ -63,6 +63,20 @@ static void among_replicas_the_cost_is_what_was_asked(void)
 }
 
 /* 1F1B: the last stage has no pause, so it costs all that it takes more; the first is waited for as its passes fill and drain. */
+static void late_reads_cost_what_they_take_where_nothing_is_read_ahead(void)
+{
+  const struct planted p = of("dp=2 read_ahead=0 read_delay_ms=7 read_ranks=1");
+  CHECK(p.any && p.rank == 1 && p.phase == GRAPH_DATA);
+  CHECK_NEAR(p.cost_ms, 7, 1e-9);
+  CHECK_NEAR(of("dp=2 read_ahead=0 read_delay_ms=7 read_jitter_ms=2 read_ranks=0").cost_ms, 8, 1e-9);
+  CHECK(isnan(of("dp=2 read_ahead=2 read_delay_ms=7 read_ranks=1").cost_ms));
+  CHECK(!of("dp=2 read_ahead=0 read_delay_ms=7").any && !of("dp=2 read_ahead=0 read_delay_ms=7 read_ranks=0,1").any);
+  const struct run_config c = config_of("dp=2 tp=2 read_ahead=0 read_delay_ms=7 read_ranks=1,2");
+  struct planted two;
+  CHECK_OK(planted_of(&c, &two));
+  CHECK(planted_is(&c, &two, 1, GRAPH_DATA) && planted_is(&c, &two, 2, GRAPH_DATA) && !planted_is(&c, &two, 0, GRAPH_DATA));
+}
+
 static void in_a_pipeline_the_cost_is_that_of_its_list(void)
 {
   CHECK_NEAR(of("pp=4 slow_rank=3 slow_ms=16 slow_phase=forward").cost_ms, 16, 1e-9);
@@ -116,6 +130,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(nothing_is_planted_by_default),
     TEST(among_replicas_the_cost_is_what_was_asked),
+    TEST(late_reads_cost_what_they_take_where_nothing_is_read_ahead),
     TEST(in_a_pipeline_the_cost_is_that_of_its_list),
     TEST(what_nobody_can_know_is_not_known),
     TEST(both_parts_of_compute_are_right),

@@ -193,7 +193,7 @@ static enum err read_tree(struct reader *r)
   s->evidence = every;
   s->evidence.n_checks = 0;
   const struct yaml *evidence = yaml_get(s->tree, "evidence");
-  if ((evidence != NULL) != (s->kind == KIND_SCALING || suite_is_timed(s->kind)))
+  if ((evidence != NULL) != suite_has_evidence(s->kind))
     return reader_refuse(r, evidence ? evidence : s->tree, "`evidence` stands in every suite of kind scaling, pipeline, overlap or imbalance and in no other");
   TRY(reader_set_all(r, evidence, "evidence", &s->evidence));
   if (evidence && s->evidence.n_checks == 0) return reader_refuse(r, evidence, "`evidence` names no checks");

@@ -32,7 +32,11 @@ enum suite_kind { KIND_CONFORMANCE, KIND_SCALING, KIND_MEMORY, KIND_FAULTS, KIND
 enum suite_scale { SCALE_NONE, SCALE_STRONG, SCALE_WEAK, SCALE_LAYOUT };
 enum { SUITE_CHECKS_MAX = 24 };
 /* Cases are judged by their checks from runs that have the machine to themselves (timed.h). */
-static inline bool suite_is_timed(enum suite_kind k) { return k == KIND_PIPELINE || k == KIND_OVERLAP || k == KIND_IMBALANCE; }
+static inline bool suite_is_timed(enum suite_kind k) { return k == KIND_PIPELINE || k == KIND_OVERLAP || k == KIND_IMBALANCE || k == KIND_BLAME; }
+/* They show speeds, or shares of a step, of a run whose settings are proved by conformance first; blame shows who is late. */
+static inline bool suite_has_evidence(enum suite_kind k) { return k == KIND_SCALING || (suite_is_timed(k) && k != KIND_BLAME); }
+/* Of training on cores of its own, to losses that are numbers. */
+static inline bool suite_shows_speed(enum suite_kind k) { return k == KIND_OVERLAP || k == KIND_IMBALANCE; }
 
 struct suite_case {
   char name[CONFIG_NAME];

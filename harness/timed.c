@@ -20,12 +20,12 @@ static enum err add_case(struct plan *p, const struct asked *a, const struct sui
 {
   struct run_config c, measured = of->config;
   char skip[512];
-  int proof, index;
+  int proof = -1, index;
   TRY(plan_settings(a, of, &c, skip, sizeof skip));
   if (!plan_wants(a, of, &c)) return ERR_OK;
   if (*skip) return plan_add_skipped(p, s, of, skip);
   TRY(asked_lay_over(a, &measured));
-  TRY(proof_add(p, s, of, &measured, of->name, &proof));
+  if (suite_has_evidence(s->kind)) TRY(proof_add(p, s, of, &measured, of->name, &proof));
   TRY(plan_add_trial(p, s, of, of->name, &c, PART_TIMED, &index));
   p->trials[index].twin = proof;
   return ERR_OK;
@@ -87,21 +87,22 @@ static enum err time_trial(struct session *s, int index)
   struct trial *t = &s->plan.trials[index];
   const struct run *run = &s->plan.runs[t->run];
   const bool sleeps = run->config.compute == COMPUTE_SLEEP;
-  const char *no_speed = t->suite->kind != KIND_PIPELINE && !sleeps ? proof_no_speed(&run->config) : NULL;
-  char why[512];
-  if (!proof_holds(&s->plan.trials[t->twin], why, sizeof why)) return settle(s, index, OUTCOME_INVALID, why);
+  const char *no_speed = suite_shows_speed(t->suite->kind) && !sleeps ? proof_no_speed(&run->config) : NULL;
+  char why[512], passed[128] = "";
+  if (t->twin >= 0) snprintf(passed, sizeof passed, "; %.100s passed", s->plan.trials[t->twin].name);
+  if (t->twin >= 0 && !proof_holds(&s->plan.trials[t->twin], why, sizeof why)) return settle(s, index, OUTCOME_INVALID, why);
   if (no_speed) {
-    snprintf(why, sizeof why, "not timed: %s; %s passed", no_speed, s->plan.trials[t->twin].name);
+    snprintf(why, sizeof why, "not timed: %s%s", no_speed, passed);
     return settle(s, index, OUTCOME_SKIPPED, why);
   }
   if (launch_check_hosts(&s->world, (int)t->of->hosts, run->ranks) != ERR_OK) {
-    snprintf(why, sizeof why, "not timed: %.300s; %.100s passed", err_text(), s->plan.trials[t->twin].name);
+    snprintf(why, sizeof why, "not timed: %.300s%s", err_text(), passed);
     err_clear();
     return settle(s, index, OUTCOME_SKIPPED, why);
   }
   if (!sleeps && run->ranks * run->config.threads > s->world.slots) {
-    snprintf(why, sizeof why, "not timed: %d ranks of %lld threads need cores of their own, there are %d; %s passed",
-             run->ranks, (long long)run->config.threads, s->world.slots, s->plan.trials[t->twin].name);
+    snprintf(why, sizeof why, "not timed: %d ranks of %lld threads need cores of their own, there are %d%s", run->ranks,
+             (long long)run->config.threads, s->world.slots, passed);
     return settle(s, index, OUTCOME_SKIPPED, why);
   }
   struct env e;
@@ -131,12 +132,12 @@ static void check_training(const struct plan *p, struct trial *t)
 void timed_settle(const struct plan *p, struct trial *t)
 {
   char sentence[sizeof t->sentence];
-  if (t->suite->kind != KIND_PIPELINE) check_training(p, t);
+  if (suite_shows_speed(t->suite->kind)) check_training(p, t);
   if (t->outcome != OUTCOME_FAIL || timing_quiet(t->elsewhere)) return;
   if (strcmp(t->reason, "timed run") == 0) return;
   for (int i = 0; i < t->n_verdicts; i++) { /* a bubble without a value is wrong in its passes, not in its time */
     const struct verdict *v = &t->verdicts[i];
-    static const char *const timing[] = {"bubble", "bare", "cost", "gain", "imbalance", "heaviest"};
+    static const char *const timing[] = {"bubble", "bare", "cost", "gain", "imbalance", "heaviest", "blame"};
     bool of_time = false;
     for (size_t k = 0; k < sizeof timing / sizeof *timing; k++) of_time = of_time || strcmp(v->check, timing[k]) == 0;
     if (v->outcome == OUTCOME_FAIL && (!of_time || isnan(v->value))) return;

@@ -66,6 +66,13 @@ free_dev:
   return err;
 }
 
+bool dev_is_idle(const struct dev *d)
+{
+  for (int i = 0; i < DEV_STREAMS_MAX; i++)
+    if (d->streams[i].open) return false;
+  return d->memory.n == 0;
+}
+
 void dev_close(struct dev *d)
 {
   if (d == NULL) return;

@@ -48,6 +48,7 @@ struct dev_event;
  * Fails: ERR_UNAVAILABLE if this build or machine has no such device; ERR_MEMORY. */
 enum err dev_open(const struct dev_config *config, struct dev **out);
 void dev_close(struct dev *d); /* waits for its streams; NULL is allowed */
+bool dev_is_idle(const struct dev *d); /* no stream is open and no block is held: whoever took one has given it back */
 enum dev_kind dev_kind_of(const struct dev *d);
 const char *dev_uuid(const struct dev *d); /* of a cuda device, "GPU-..."; "" otherwise */
 int dev_count(enum dev_kind kind);         /* on this host; 0 also when dev_open() would say why */

@@ -154,6 +154,21 @@ static void usage_is_known_by_category_also_at_the_peak(void)
   dev_close(d);
 }
 
+static void what_was_not_given_back_shows(void)
+{
+  struct dev *d = open_kind(kind_at(0));
+  CHECK(dev_is_idle(d));
+  void *none = block(d, 0, DEV_OTHER, "none");
+  CHECK(!dev_is_idle(d));
+  dev_free(d, none);
+  CHECK(dev_is_idle(d));
+  struct dev_stream *s = stream(d, "compute", DEV_COMPUTE);
+  CHECK(!dev_is_idle(d));
+  dev_stream_close(s);
+  CHECK(dev_is_idle(d));
+  dev_close(d);
+}
+
 static void the_mean_weighs_bytes_by_time(void)
 {
   struct dev *d = open_kind(kind_at(0));
@@ -262,6 +277,7 @@ int main(void)
       TEST(host_memory_is_reached_by_copies),
       TEST(a_large_copy_arrives_whole),
       TEST(usage_is_known_by_category_also_at_the_peak),
+      TEST(what_was_not_given_back_shows),
       TEST(the_mean_weighs_bytes_by_time),
       TEST(a_refusal_names_the_largest_owners),
       TEST(memory_of_the_host_is_accounted_apart),

@@ -407,9 +407,7 @@ void trainer_destroy(struct trainer *t)
     dev_stream_close(t->scalar);
     dev_stream_close(t->transfer);
     dev_stream_close(t->compute);
-    struct dev_usage left;
-    dev_usage(t->dev, &left);
-    for (int i = 0; i < DEV_CATEGORIES; i++) BUG_IF(left.now[i] > 0); /* somebody did not give his back */
+    BUG_IF(!dev_is_idle(t->dev)); /* somebody did not give his back */
     dev_close(t->dev);
   }
   free(t->read);

@@ -178,7 +178,8 @@ static bool measured(const struct shown *s, int check, struct policies *out)
   return policies_measure(s->run, wanted, have, s->trial->n_companions[check], out) == ERR_OK;
 }
 
-static enum err record_policy(struct record_file *f, const struct shown *s, const struct policies *p, enum policies_kind k, const struct run_data *run)
+static enum err record_policy(struct record_file *f, const struct shown *s, const struct policies *p, enum policies_kind k,
+                              const struct run_data *run)
 {
   const struct policies_one *one = &p->of[k];
   struct uneven u;

@@ -2,6 +2,7 @@
 #include "base/fault.h"
 #include "harness/place.h"
 #include "harness/plan.h"
+#include "suites/checks/policies.h"
 #include "testing/check.h"
 
 #include <stdio.h>
@@ -116,6 +117,34 @@ static void every_planted_fault_has_its_case_in_the_quick_form(void)
   }
 }
 
+/* Every run that a case of imbalance makes can be made; the line is drawn in the quick form; the sweep keeps the global batch. */
+static void imbalance_compares_what_can_be_compared(void)
+{
+  struct suite *s;
+  char path[CONFIG_PATH];
+  struct companion wanted[JUDGE_COMPANIONS_MAX];
+  bool lengths[LENGTHS_ADVERSARIAL + 1] = {false}, shapes[5] = {false}, head = false;
+  if (!CHECK_OK(suite_path("imbalance", path, sizeof path)) || !CHECK_OK(suite_read(path, &s))) return;
+  for (int i = 0; i < s->n; i++) {
+    struct run_config c = s->cases[i].config;
+    if (!CHECK_OK(config_finish(&c))) continue;
+    head = head || (c.compute == COMPUTE_SLEEP && c.sleep_head_ms > 0);
+    if (c.compute == COMPUTE_SLEEP) continue;
+    lengths[c.lengths] = true;
+    if (c.dp == 2 && c.global_batch == 16 && c.micro_batch <= 4) shapes[c.micro_batch] = true;
+    CHECK(c.policy == POLICY_CHUNKED && !c.narrow && c.trace_time && c.steps > UNEVEN_WARM);
+    for (int k = policies_companions(&c, wanted, JUDGE_COMPANIONS_MAX) - 1; k >= 0; k--) {
+      snprintf(wanted[k].config.name, sizeof wanted[k].config.name, "run");
+      if (!CHECK_OK(config_finish(&wanted[k].config))) fprintf(stderr, "%s, %s: %s\n", s->cases[i].name, wanted[k].role, err_text());
+    }
+  }
+  const struct suite_case *line = suite_find(s, "wikipedia-dp2");
+  CHECK(line && line->quick && line->config.lengths == LENGTHS_OF_WIKIPEDIA && line->config.dp == 2);
+  CHECK(lengths[LENGTHS_OF_WIKIPEDIA] && lengths[LENGTHS_OF_SQUAD] && lengths[LENGTHS_LOGNORMAL] && lengths[LENGTHS_BIMODAL] && lengths[LENGTHS_ADVERSARIAL]);
+  CHECK(shapes[1] && shapes[2] && shapes[4] && head);
+  suite_free(s);
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -123,6 +152,7 @@ int main(void)
     TEST(every_layout_meets_every_setting),
     TEST(cases_are_long_enough_and_none_repeats_another),
     TEST(every_planted_fault_has_its_case_in_the_quick_form),
+    TEST(imbalance_compares_what_can_be_compared),
   };
   char path[CONFIG_PATH];
   if (suite_path("conformance", path, sizeof path) != ERR_OK || suite_read(path, &conformance) != ERR_OK) {

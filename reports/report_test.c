@@ -42,12 +42,6 @@ static const char summary[] =
   R("span", "good", "\"rank\":" #rank ",\"step\":" #step ",\"got.streams\":[\"host\",\"compute\",\"transfer\"],"             \
     "\"got.phases\":[\"data\",\"forward\",\"backward\",\"other\"],\"got.kernels\":[\"k\"],\"got.kernel\":[0,0,0,0,0],"       \
     "\"got.stream\":[0,0,1,1,2],\"got.phase\":[0,3,1,2,2],\"got.call\":[-1,-1,-1,-1,0],\"got.start_ms\":[" start "],\"got.end_ms\":[" end "]")
-#define UNEVEN(policy, lost, more) \
-  R("imbalance", "uneven", "\"got.ranks\":2,\"got.policy\":\"" policy "\",\"got.repeats\":5,\"got.lost\":" #lost ",\"got.lost_repeats\":[" #lost ",0.25,0.3]," \
-    "\"got.padding\":0.3,\"got.tokens_per_s\":700,\"got.computed_per_s\":1000,\"got.worst_rank\":1,\"got.worst_phase\":\"backward\"" more)
-#define BUSY(policy, rank, ms) \
-  R("busy", "uneven", "\"got.policy\":\"" policy "\",\"got.of_rank\":" #rank ",\"got.busy_ms\":[" ms "],\"got.forward_ms\":10,\"got.backward_ms\":20," \
-    "\"got.optimizer_ms\":1,\"got.other_ms\":1,\"got.exposed_ms\":8,\"got.step_ms\":40")
 static const char records[] =
   R("run", "good", "\"rank\":0,\"set.dp\":2,\"set.steps\":2,\"set.precision\":\"float32\",\"env.mpi\":\"Open MPI\"")
   JUDGED("good", "PASS", "", "all checks hold") JUDGED("bad", "FAIL", "gradients", "wte is off by 2 <times> & more")
@@ -71,10 +65,6 @@ static const char records[] =
     "\"got.traced_ms\":19,\"got.coverable_ms\":60,\"got.hidden\":0.75,\"got.hidden_repeats\":[0.7,0.75,0.78],\"got.compute_slowdown\":1.21,"
     "\"got.bare_hidden\":0.8,\"got.bare_hidden_repeats\":[0.79,0.8,0.81],\"got.evidence\":\"good\"")
   R("hidden", "doubted", "\"got.agrees\":false,\"got.alone_ms\":80,\"got.exposed_ms\":1,\"got.hidden\":0.99,\"got.compute_slowdown\":1")
-  UNEVEN("padded", 0.2, ",\"got.predicted_lost\":0.19,\"got.cost_a\":0.5,\"got.cost_b\":0.1,\"got.cost_c\":0.001") UNEVEN("balanced", 0.01, "") UNEVEN("packed", 0.02, "")
-  UNEVEN("fixed", 0.005, "") BUSY("padded", 0, "30,50,20") BUSY("padded", 1, "50,30,40")
-  R("lengths", "uneven", "\"got.from\":[1,33,65],\"got.sequences\":[5,3,2],\"got.batch_least\":[10,40],\"got.batch_most\":[20,90]")
-  R("imbalance", "heavy", "\"got.ranks\":4,\"got.policy\":\"padded\",\"got.repeats\":1,\"got.lost\":0.1,\"got.worst_rank\":3")
   SPANS(0, 0, "0,400,1,11,21", "1,400,11,21,23") SPANS(0, 1, "410,433,411,421,431", "411,433,421,431,433")
   SPANS(1, 1, "410,455,412,422,452", "412,455,422,452,455") SPANS(0, 2, "460,483,461,471,481", "461,483,471,481,483")
   "{\"schema\":1,\"kind\":\"ste"; /* a kill cut this one short */
@@ -169,12 +159,6 @@ static void every_form_says_what_the_records_say(void)
   CHECK(has("report.md", "Measured bubbles are within 3.4 % of their lists (farthest: pipe); most of the idle time is the schedule itself"));
   CHECK(has("report.md", "pipe (pp2 gpipe): stages idle 50.0 % of the time, 49.2 % by their list"));
   CHECK(has("report.md", "| pipe | 1 | 30.00 | 20.00 | 9.00 | 1.00 |"));
-  CHECK(has("report.md", "uneven: padded in order loses 20.0 % of the step to waiting, balanced 1.0 %, packed 2.0 %"));
-  CHECK(has("report.md", "uneven: fixed trains 1.00 times as many tokens a second as fixed, of which 30 % is padding"));
-  CHECK(has("report.md", "uneven: the longest is rank 0 under padded, busy 50 ms in measured step 1"));
-  CHECK(has("report.md", "uneven: rank 0 under padded waits longest, 20 % of its step"));
-  CHECK(has("report.md", "uneven: a bucketed batch spans 32 % of the lengths on the mean"));
-  CHECK(has("report.md", "| uneven | 0.5 | 0.1 | 0.001 |") && has("report.md", "| heavy | padded |"));
   CHECK(has("report.md", "good: the longest step, 1, took 45.0 ms, the median 34.0 ms"));
   CHECK(has("report.html", "rank 1 transfer") && has("report.html", "collectives and messages"));
   CHECK(has("results.csv", "case,conformance,bad,FAIL,gradients,wte is off by 2 <times> & more"));
@@ -204,6 +188,32 @@ static void memory_is_shown_by_stage_and_layout(void)
   CHECK(has("report.md", "within 10.0 % of the closed formula (farthest: two-z3)"));
   CHECK(has("report.md", "within 0.0 % of the closed formula (farthest: another)"));
   CHECK(has("report.md", "| four-z2 |") && has("report.md", "2.0000")); /* ZeRO's own figure, GiB */
+  remove_all();
+}
+
+#define UNEVEN(policy, lost, more) \
+  R("imbalance", "uneven", "\"got.ranks\":2,\"got.policy\":\"" policy "\",\"got.repeats\":5,\"got.lost\":" #lost ",\"got.lost_repeats\":[" #lost ",0.25,0.3]," \
+    "\"got.padding\":0.3,\"got.tokens_per_s\":700,\"got.computed_per_s\":1000,\"got.worst_rank\":1,\"got.worst_phase\":\"backward\"" more)
+#define BUSY(policy, rank, ms) \
+  R("busy", "uneven", "\"got.policy\":\"" policy "\",\"got.of_rank\":" #rank ",\"got.busy_ms\":[" ms "],\"got.forward_ms\":10,\"got.backward_ms\":20," \
+    "\"got.optimizer_ms\":1,\"got.other_ms\":1,\"got.exposed_ms\":8,\"got.step_ms\":40")
+static void uneven_ranks_are_shown_by_policy(void)
+{
+  static const char uneven[] =
+    UNEVEN("padded", 0.2, ",\"got.predicted_lost\":0.19,\"got.cost_a\":0.5,\"got.cost_b\":0.1,\"got.cost_c\":0.001") UNEVEN("balanced", 0.01, "") UNEVEN("packed", 0.02, "")
+    UNEVEN("fixed", 0.005, "") BUSY("padded", 0, "30,50,20") BUSY("padded", 1, "50,30,40")
+    R("lengths", "uneven", "\"got.from\":[1,33,65],\"got.sequences\":[5,3,2],\"got.batch_least\":[10,40],\"got.batch_most\":[20,90]")
+    R("imbalance", "heavy", "\"got.ranks\":4,\"got.policy\":\"padded\",\"got.repeats\":1,\"got.lost\":0.1,\"got.worst_rank\":3");
+  fresh();
+  put("summary.json", summary);
+  put("records.jsonl", uneven);
+  CHECK_OK(report_write(dir));
+  CHECK(has("report.md", "uneven: padded in order loses 20.0 % of the step to waiting, balanced 1.0 %, packed 2.0 %"));
+  CHECK(has("report.md", "uneven: fixed trains 1.00 times as many tokens a second as fixed, of which 30 % is padding"));
+  CHECK(has("report.md", "uneven: the longest is rank 0 under padded, busy 50 ms in measured step 1"));
+  CHECK(has("report.md", "uneven: rank 0 under padded waits longest, 20 % of its step"));
+  CHECK(has("report.md", "uneven: a bucketed batch spans 32 % of the lengths on the mean"));
+  CHECK(has("report.md", "| uneven | 0.5 | 0.1 | 0.001 |") && has("report.md", "| heavy | padded |"));
   remove_all();
 }
 
@@ -339,6 +349,7 @@ int main(void)
     TEST(every_form_says_what_the_records_say),
     TEST(a_host_build_is_called_no_gpu),
     TEST(memory_is_shown_by_stage_and_layout),
+    TEST(uneven_ranks_are_shown_by_policy),
     TEST(the_same_records_give_the_same_page),
     TEST(a_run_stopped_before_its_first_record_still_has_a_report),
     TEST(what_is_no_results_directory_is_named),

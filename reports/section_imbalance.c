@@ -79,13 +79,16 @@ static bool begins(const json_t *records, size_t i)
 
 static bool has_policies(const json_t *record) { return record_get_int(record, "got.repeats", 1) > 1; }
 
-static void set_percent(json_t *row, const char *name, double share) { json_object_set_new(row, name, isnan(share) ? json_null() : json_real(100 * share)); }
+static void set_percent(json_t *row, const char *name, double share)
+{
+  json_object_set_new(row, name, isnan(share) ? json_null() : json_real(100 * share));
+}
 
 static json_t *row_of(const json_t *record)
 {
-  static const char *const same[] = {"policy",        "lengths",    "micro_batch",   "accumulation", "balance", "persistent_ms", "jitter_ms",         "step_ms",
-                                     "tokens_per_s",  "computed_per_s", "token_balance", "worst_rank", "worst_phase", "memory_rank", "memory_over_least", "layout",
-                                     "evidence"};
+  static const char *const same[] = {"policy",     "lengths",     "micro_batch",       "accumulation",  "balance",        "persistent_ms",
+                                     "jitter_ms",  "step_ms",     "tokens_per_s",      "computed_per_s", "token_balance", "worst_rank",
+                                     "worst_phase", "memory_rank", "memory_over_least", "layout",         "evidence"};
   json_t *row = json_object();
   double low, high;
   json_object_set(row, "case", json_object_get(record, "case"));
@@ -126,7 +129,8 @@ static enum err add_lost(struct figure *f, const json_t *records, int k, bool pr
   const json_t *record;
   size_t i;
   int at = -1;
-  TRY(figure_series(f, FIGURE_POINTS, predicted ? k == 1 ? "by the lengths and the fitted cost" : "" : policies[k].name, predicted ? 3 : policies[k].colour));
+  const char *name = !predicted ? policies[k].name : k == 1 ? "by the lengths and the fitted cost" : "";
+  TRY(figure_series(f, FIGURE_POINTS, name, predicted ? 3 : policies[k].colour));
   json_array_foreach(records, i, record) {
     double low, high;
     at += has_policies(record) && begins(records, i);
@@ -244,6 +248,8 @@ static const struct {
               {"got.other_ms", "other", 7}, {"got.exposed_ms", "waiting for transfers and peers", 6}};
 enum { PHASES = sizeof phases / sizeof *phases, WAITING = PHASES - 1 };
 
+static double waits(const json_t *record) { return real_of(record, "got.exposed_ms") / real_of(record, "got.step_ms"); }
+
 static enum err draw_phases(struct page *p, const struct evidence *e, const char *name)
 {
   enum err err = ERR_OK;
@@ -259,8 +265,7 @@ static enum err draw_phases(struct page *p, const struct evidence *e, const char
     char label[64];
     snprintf(label, sizeof label, "%s %lld", policy_of(record), (long long)record_get_int(record, "got.of_rank", 0));
     figure_x_name(f, label);
-    if (worst == NULL || real_of(record, "got.exposed_ms") / real_of(record, "got.step_ms") > real_of(worst, "got.exposed_ms") / real_of(worst, "got.step_ms"))
-      worst = record;
+    if (worst == NULL || waits(record) > waits(worst)) worst = record;
   }
   for (int k = 0; k < PHASES; k++) {
     TRY_TO(done, figure_series(f, FIGURE_BAR, phases[k].name, phases[k].colour));
@@ -269,7 +274,7 @@ static enum err draw_phases(struct page *p, const struct evidence *e, const char
   }
   if (worst)
     figure_title(f, "%s: rank %lld under %s waits longest, %.0f %% of its step", name, (long long)record_get_int(worst, "got.of_rank", 0),
-                 policy_of(worst), 100 * real_of(worst, "got.exposed_ms") / real_of(worst, "got.step_ms"));
+                 policy_of(worst), 100 * waits(worst));
   err = page_figure(p, f);
 done:
   figure_destroy(f);
@@ -353,11 +358,11 @@ enum err section_imbalance(const struct evidence *e, struct page *p)
   size_t i;
   if (json_array_size(records) == 0) goto done;
   page_heading(p, "Imbalance: ranks that wait for the one with most to do");
-  page_text(p, "Busy times are the compute stream's, waiting excluded. Lost: the busiest rank's time less the mean of all, of the step. Persistent: the "
-               "part that is the same rank's in every step; jitter: the rest. Each case is made five times under each policy, in turn; points are medians, "
-               "bars the range of the repeats. Fixed passes are as wide as the longest sequence there can be, the others as wide as their micro-batch needs. "
-               "The cost of a micro-batch is fitted to its lengths, and what that predicts stands beside. Computed: positions that passes worked on, padding "
-               "included.");
+  page_text(p, "Busy times are the compute stream's, waiting excluded. Lost: the busiest rank's time less the mean of all, of the step; median over "
+               "steps. Persistent: the part that is the same rank's in every step; jitter: the rest. Each case is made five times under each policy, "
+               "in turn; points are medians, bars the range of the repeats. Fixed passes are as wide as the longest sequence there can be, the "
+               "others as wide as their micro-batch needs. The cost of a micro-batch is fitted to its lengths, and what that predicts stands "
+               "beside. Computed: positions that passes worked on, padding included.");
   TRY_TO(done, draw_lost(p, records));
   TRY_TO(done, draw_cases(p, e, records));
   json_array_foreach(records, i, record) {

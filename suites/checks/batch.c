@@ -1,4 +1,7 @@
-/* batch.c - O2: the step's data: the serial run's micro-batches, each once, on all ranks of the replica that owns it. */
+/* batch.c - O2: the step's data: the serial run's micro-batches, each once, on all ranks of the replica that owns it.
+ *
+ * batch asks the truth, which other checks need anyway; samples a run of its own that computes nothing, so that it is cheap
+ * beside large models. */
 #include "evidence.h"
 #include "layout.h"
 #include "verdict.h"
@@ -75,12 +78,8 @@ static bool judge_sum(const struct run_data *run, const struct run_data *truth, 
   return false;
 }
 
-void batch_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions,
-                 int n, struct verdict *out)
+static void judge(const struct run_data *run, const struct run_data *truth, struct verdict *out)
 {
-  verdict_start(out, "batch", "O2");
-  const struct run_data *truth;
-  if (!companions_have_truth(wanted, companions, n, &truth, out)) return;
   const int64_t steps = evidence_steps(run), M = evidence_microbatches(&run->config);
   for (int64_t step = 0; step < steps; step++) {
     for (int64_t m = 0; m < M; m++)
@@ -102,4 +101,20 @@ void batch_judge(const struct run_data *run, const struct companion *wanted, con
     verdict_say(out, OUTCOME_PASS,
                 "%lld micro-batches at each of %lld steps, samples, tokens and order as in the serial run",
                 (long long)M, (long long)steps);
+}
+
+void batch_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
+                 struct verdict *out)
+{
+  const struct run_data *truth;
+  verdict_start(out, "batch", "O2");
+  if (companions_have_truth(wanted, companions, n, &truth, out)) judge(run, truth, out);
+}
+
+void samples_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
+                   struct verdict *out)
+{
+  const struct run_data *plan;
+  verdict_start(out, "samples", "O2");
+  if (companions_have(wanted, companions, n, "plan", &plan, out)) judge(run, plan, out);
 }

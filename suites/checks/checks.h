@@ -1,7 +1,7 @@
 /* checks.h - the checks, one row each: name, observable, companions, meaning.
  *
  * A row's judge is the function <name>_judge in <name>.c (those that compare bits
- * share bits.c, those of long runs curve.c, those of overlap overlap.c, cost and gain pace.c, heaviest imbalance.c).  To add one: a row here and a file with its function.
+ * share bits.c, those of long runs curve.c, those of overlap overlap.c, cost and gain pace.c, heaviest imbalance.c, samples batch.c).  To add one: a row here and a file with its function.
  */
 #ifndef CHECKS_CHECKS_H
 #define CHECKS_CHECKS_H
@@ -17,6 +17,7 @@
   CHECK(finite, "O3", NULL, "every loss, norm, factor, gradient and weight is a finite number")                         \
   CHECK(initial, "O1", companions_truth, "same parameters, shapes and initial contents as the truth; count by formula") \
   CHECK(batch, "O2", companions_truth, "the same samples, tokens and micro-batches as the serial run, each once")       \
+  CHECK(samples, "O2", companions_plan, "the same against a serial run that makes the batches and computes nothing")    \
   CHECK(loss, "O3", companions_noise, "loss sums and counts per micro-batch and step, and evaluation, against the truth") \
   CHECK(gradients, "O4", companions_noise, "every parameter's reduced gradient at every step against the truth")        \
   CHECK(norm, "O5", companions_noise, "gradient norm against the truth and against the run's own gradients")            \

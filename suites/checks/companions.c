@@ -133,6 +133,31 @@ int companions_curve(const struct run_config *c, struct companion *out, int max)
   return n;
 }
 
+int companions_plan(const struct run_config *c, struct companion *out, int max)
+{
+  int n = 0;
+  struct run_config s = serial(c);
+  s.device = DEVICE_CPU;
+  s.layers = s.heads = 1;
+  s.hidden = 2;
+  s.reused = 0;
+  s.tied = true;
+  s.unused = s.revealing = false;
+  memset(s.frozen, 0, sizeof s.frozen);
+  memset(s.weights, 0, sizeof s.weights);
+  s.precision = PRECISION_F32;
+  s.weights_as = DTYPE_F32;
+  s.loss_scale = 0;
+  s.inf_step = -1;
+  s.dropout = 0;
+  s.evaluate_each = 0;
+  s.compute = COMPUTE_SLEEP;
+  s.sleep_forward_ms = s.sleep_input_ms = s.sleep_weight_ms = s.sleep_head_ms = 0;
+  s.dump = DUMP_NONE;
+  take(out, &n, max, "plan", &s);
+  return n;
+}
+
 int companions_part(const struct run_config *c, struct companion *out, int max)
 {
   int n = 0;

@@ -19,6 +19,8 @@ int companions_noise(const struct run_config *c, struct companion *out, int max)
 /* serial, and serial0..2: serial runs in the case's precision, the latter with micro-batches permuted, every other one
  * of them with products split into as many parts as the case has tensor ranks. */
 int companions_curve(const struct run_config *c, struct companion *out, int max);
+/* plan: one rank that makes the case's batches, every step's, and sleeps through the passes of a model of next to nothing. */
+int companions_plan(const struct run_config *c, struct companion *out, int max);
 /* part: rank 0's share of the first batch, in float64, with the outputs of blocks. */
 int companions_part(const struct run_config *c, struct companion *out, int max);
 int companions_rerun(const struct run_config *c, struct companion *out, int max);

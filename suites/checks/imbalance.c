@@ -18,7 +18,8 @@ static const double most_excess = 0.03, least_times = 3;
 
 static bool has_line(const struct run_config *c)
 {
-  return c->lengths == LENGTHS_OF_WIKIPEDIA && strcmp(c->corpus, "synthetic") == 0 && c->dp == 2 && config_ranks(c) == 2 && c->compute == COMPUTE_REAL;
+  const bool wikipedia = c->lengths == LENGTHS_OF_WIKIPEDIA && strcmp(c->corpus, "synthetic") == 0;
+  return wikipedia && c->dp == 2 && config_ranks(c) == 2 && c->compute == COMPUTE_REAL;
 }
 
 static void say_figures(const struct policies *p, char *out, size_t bytes)
@@ -50,16 +51,17 @@ static enum outcome padded_loses(const struct policies *p, double *times)
 static void judge_line(const struct policies *p, const char *figures, struct verdict *out)
 {
   double times;
-  const enum policies_kind worse = p->of[POLICIES_BALANCED].excess.value > p->of[POLICIES_PACKED].excess.value ? POLICIES_BALANCED : POLICIES_PACKED;
-  const enum outcome parts[] = {below(&p->of[POLICIES_BALANCED].excess, most_excess), below(&p->of[POLICIES_PACKED].excess, most_excess),
-                                padded_loses(p, &times)};
+  const bool more = p->of[POLICIES_BALANCED].excess.value > p->of[POLICIES_PACKED].excess.value;
+  const enum policies_kind worse = more ? POLICIES_BALANCED : POLICIES_PACKED;
+  const enum outcome parts[] = {below(&p->of[POLICIES_BALANCED].excess, most_excess),
+                                below(&p->of[POLICIES_PACKED].excess, most_excess), padded_loses(p, &times)};
   const struct policies_figure *f = &p->of[worse].excess;
   out->value = f->value;
   out->bound = most_excess;
   snprintf(out->worst, sizeof out->worst, "%s", policies_name(worse));
   verdict_say(out, judge_worst(parts, sizeof parts / sizeof *parts),
-              "lost to waiting, %% of the step: %s; %s loses %.1f [%.1f, %.1f] points more than fixed, at most %.0f; padded %.1f times as many as the "
-              "worse of balanced and packed, at least %.0f", figures, policies_name(worse), 100 * f->value, 100 * f->low, 100 * f->high,
+              "lost to waiting, %% of the step: %s; %s loses %.1f [%.1f, %.1f] points more than fixed, at most %.0f; padded %.1f times as many as "
+              "the worse of balanced and packed, at least %.0f", figures, policies_name(worse), 100 * f->value, 100 * f->low, 100 * f->high,
               100 * most_excess, times, least_times);
 }
 
@@ -124,7 +126,7 @@ void heaviest_judge(const struct run_data *run, const struct companion *wanted, 
   out->bound = share_error + 0.1 * planned;
   snprintf(out->worst, sizeof out->worst, "rank %d", u.worst);
   verdict_say(out, named && out->value <= out->bound ? OUTCOME_PASS : OUTCOME_FAIL,
-              "rank %d is busiest in %.0f %% of the steps, most in its %s: %.1f %% more than the mean of %.4g ms (planned: rank %d, %.1f %%); jitter %.2g ms; "
-              "memory: rank %d has %.2f times the least", u.worst, 100 * u.last, uneven_phase_name(u.phase), 100 * share, u.mean_ms, heavy, 100 * planned,
-              u.jitter_ms, holds, memory);
+              "rank %d is busiest in %.0f %% of the steps, most in its %s: %.1f %% more than the mean of %.4g ms (planned: rank %d, %.1f %%); jitter "
+              "%.2g ms; memory: rank %d has %.2f times the least", u.worst, 100 * u.last, uneven_phase_name(u.phase), 100 * share, u.mean_ms, heavy,
+              100 * planned, u.jitter_ms, holds, memory);
 }

@@ -10,8 +10,8 @@ static void setup(const char *check)
 
 static void clean_runs_pass(void)
 {
-  static const char *const checks[] = {"initial", "batch", "replicas"};
-  for (int i = 0; i < 3; i++) {
+  static const char *const checks[] = {"initial", "batch", "samples", "replicas"};
+  for (int i = 0; i < 4; i++) {
     setup(checks[i]);
     CHECK(bench_judge(&b, checks[i]) == OUTCOME_PASS);
     bench_teardown(&b);
@@ -89,14 +89,31 @@ static void wrong_data_fails(void)
     const char *key, *word;
   } bent[] = {
       {"got.samples", "samples"}, {"got.tokens", "tokens"}, {"got.valid_tokens", "valid_tokens"}, {"got.hash", "hash"}};
-  for (int i = 0; i < 4; i++) {
-    setup("batch");
-    made_set(&b.run, "batch", -1, 1, 3, bent[i].key, json_pack("[i]", 99));
-    CHECK(bench_judge(&b, "batch") == OUTCOME_FAIL);
-    CHECK_TEXT_HAS(b.verdict.sentence, bent[i].word);
+  for (int i = 0; i < 8; i++) {
+    const char *check = i < 4 ? "batch" : "samples";
+    setup(check);
+    made_set(&b.run, "batch", -1, 1, 3, bent[i % 4].key, json_pack("[i]", 99));
+    CHECK(bench_judge(&b, check) == OUTCOME_FAIL);
+    CHECK_TEXT_HAS(b.verdict.sentence, bent[i % 4].word);
     CHECK_TEXT_HAS(b.verdict.worst, "micro-batch 3 of step 1");
     bench_teardown(&b);
   }
+}
+
+/* A model of next to nothing that computes nothing, on the same batches. */
+static void the_plan_is_cheap_and_of_the_same_batches(void)
+{
+  struct companion plan;
+  struct run_config c = made_config(2), want;
+  c.policy = POLICY_PACKED;
+  c.micro_batch = 3;
+  CHECK(companions_plan(&c, &plan, 1) == 1);
+  want = plan.config;
+  CHECK(want.hidden == 2 && want.layers == 1 && want.compute == COMPUTE_SLEEP && want.dp == 1 && !want.unused);
+  CHECK(want.policy == c.policy && want.sequence == c.sequence && want.vocab == c.vocab && want.global_batch == c.global_batch &&
+        want.micro_batch == c.micro_batch && want.steps == c.steps && want.seed == c.seed);
+  snprintf(want.name, sizeof want.name, "plan");
+  CHECK_OK(config_finish(&want)); /* a run that the trainer takes */
 }
 
 static void a_micro_batch_twice_never_or_on_another_rank_fails(void)
@@ -204,6 +221,7 @@ int main(void)
     TEST(another_start_a_missing_or_an_extra_parameter_fails),
     TEST(facts_that_the_architecture_does_not_have_fail),
     TEST(wrong_data_fails),
+    TEST(the_plan_is_cheap_and_of_the_same_batches),
     TEST(a_micro_batch_twice_never_or_on_another_rank_fails),
     TEST(replicas_that_differ_are_named),
     TEST(every_kind_of_group_is_compared),

@@ -70,6 +70,7 @@ static void finish(struct policies_figure *f)
 
 static void take(const struct uneven *u, int repeat, struct policies_one *out)
 {
+  out->rest_ms = repeat == 0 ? u->rest_ms : fmin(out->rest_ms, u->rest_ms);
   out->lost.each[repeat] = u->lost;
   out->balance.each[repeat] = u->balance;
   out->step_ms.each[repeat] = u->step_ms;
@@ -142,10 +143,10 @@ static enum err fit(const struct micros of[POLICIES_KINDS], struct costs *out)
   return err;
 }
 
-/* Of the step as it was measured: what ranks wait for the one whose micro-batches cost most. */
-static double predict_lost(const struct micros *m, const struct costs *c, const struct run_config *run, double step_ms)
+/* What ranks wait for the one whose micro-batches cost most; the rest of a step is as long as it was. */
+static double predict_lost(const struct micros *m, const struct costs *c, const struct run_config *run, double rest_ms)
 {
-  double sum[UNEVEN_RANKS][UNEVEN_STEPS] = {{0}}, lost = 0;
+  double sum[UNEVEN_RANKS][UNEVEN_STEPS] = {{0}}, lost[UNEVEN_STEPS];
   const int ranks = (int)config_ranks(run);
   int steps = 0;
   for (int i = 0; i < m->n; i++) {
@@ -160,9 +161,9 @@ static double predict_lost(const struct micros *m, const struct costs *c, const 
       largest = fmax(largest, sum[r][k]);
       mean += sum[r][k] / ranks;
     }
-    lost += (largest - mean) / steps;
+    lost[k] = (largest - mean) / (largest + rest_ms);
   }
-  return lost / step_ms;
+  return median_sorting(lost, steps);
 }
 
 static enum err take_costs(const struct run_data *const runs[POLICIES_KINDS][POLICIES_REPEATS], struct policies *out)
@@ -178,7 +179,7 @@ static enum err take_costs(const struct run_data *const runs[POLICIES_KINDS][POL
   TRY_TO(free_block, fit(of, &out->costs));
   out->has_costs = true;
   for (int k = POLICIES_PADDED; k < POLICIES_KINDS; k++)
-    out->of[k].predicted = predict_lost(&of[k], &out->costs, &runs[k][0]->config, out->of[k].step_ms.value);
+    out->of[k].predicted = predict_lost(&of[k], &out->costs, &runs[k][0]->config, out->of[k].rest_ms);
 free_block:
   free(block);
   return err;

@@ -28,7 +28,9 @@ struct policies {
     struct policies_figure balance, step_ms, busy_ms, persistent_ms, jitter_ms;
     struct policies_figure tokens_per_s, computed_per_s;
     double padding, token_balance;      /* the same in every repeat */
-    double predicted;                   /* lost, by `costs` and the lengths; NaN: not (fixed, or no costs) */
+    double rest_ms;                     /* uneven.h: the least of the repeats */
+    double predicted;                   /* lost, by `costs` and the lengths: what is beside passes takes as long as it did; NaN: not (fixed,
+                                         * or no costs) */
   } of[POLICIES_KINDS];
   bool has_costs;
   struct costs costs; /* fitted to the micro-batches of padded, bucketed, packed and balanced, each the median of its repeats */

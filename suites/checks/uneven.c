@@ -93,13 +93,14 @@ static void find_worst(const struct told *t, struct uneven *u)
 
 static void add_up(const struct run_config *c, const struct told *t, struct uneven *u)
 {
-  double balance[UNEVEN_STEPS], of_tokens[UNEVEN_STEPS], tokens = 0, valid = 0, computed = 0;
+  double balance[UNEVEN_STEPS], of_tokens[UNEVEN_STEPS], lost[UNEVEN_STEPS], rest[UNEVEN_STEPS], tokens = 0, valid = 0, computed = 0;
   for (int k = 0; k < u->steps; k++) {
-    double largest = 0, mean = 0, slowest = 0, most_valid = 0, mean_valid = 0;
+    double largest = 0, mean = 0, passes = 0, slowest = 0, most_valid = 0, mean_valid = 0;
     for (int r = 0; r < u->ranks; r++) {
       const double ms = busy_ms(t, r, k);
       largest = fmax(largest, ms);
       mean += ms / u->ranks;
+      passes = fmax(passes, t->phase_ms[UNEVEN_FORWARD][r][k] + t->phase_ms[UNEVEN_BACKWARD][r][k]);
       slowest = fmax(slowest, t->step_ms[r][k]);
       u->rank_ms[r] += ms / u->steps;
       if (!counts(c, r)) continue;
@@ -110,6 +111,8 @@ static void add_up(const struct run_config *c, const struct told *t, struct unev
       mean_valid += t->valid[r][k] / (double)c->dp;
     }
     balance[k] = mean / largest;
+    lost[k] = (largest - mean) / slowest;
+    rest[k] = slowest - passes;
     of_tokens[k] = mean_valid / most_valid;
     u->largest_ms += largest / u->steps;
     u->mean_ms += mean / u->steps;
@@ -118,7 +121,8 @@ static void add_up(const struct run_config *c, const struct told *t, struct unev
   find_worst(t, u);
   u->persistent_ms = u->rank_ms[u->worst] - u->mean_ms;
   u->jitter_ms = u->largest_ms - u->rank_ms[u->worst];
-  u->lost = (u->largest_ms - u->mean_ms) / u->step_ms;
+  u->lost = median_sorting(lost, u->steps);
+  u->rest_ms = median_sorting(rest, u->steps);
   u->balance = median_sorting(balance, u->steps);
   u->token_balance = median_sorting(of_tokens, u->steps);
   const double seconds = u->step_ms * u->steps / 1e3;

@@ -2,11 +2,12 @@
  *
  * Busy: the compute stream's forward, backward, optimizer and other times (kind "time").  After the first UNEVEN_WARM steps:
  *
+ *   lost         median over steps of (busiest rank's time - mean of all) / step: the share in which ranks wait for the busiest; a
+ *                median, so that a step in which the machine did something else is none of it
+ *   balance      median over steps of mean / busiest (LB of the POP metrics)
  *   largest      mean over steps of the busiest rank's time
  *   persistent   the largest over ranks of the mean over steps, less the mean of all: the same rank, step after step
  *   jitter       largest less the largest over ranks of the mean over steps: now this rank, now another
- *   lost         (largest - mean of all) / step: the share of the step in which ranks wait for the busiest
- *   balance      median over steps of mean / largest (LB of the POP metrics)
  */
 #ifndef CHECKS_UNEVEN_H
 #define CHECKS_UNEVEN_H
@@ -21,6 +22,7 @@ const char *uneven_phase_name(enum uneven_phase p); /* "forward" */
 struct uneven {
   int ranks, steps;
   double step_ms, mean_ms, largest_ms, persistent_ms, jitter_ms, lost, balance;
+  double rest_ms;               /* median over steps of the step less the longest forward and backward of a rank */
   double rank_ms[UNEVEN_RANKS]; /* busy of each rank */
   int worst;                    /* rank that is busiest on the mean                   */
   enum uneven_phase phase;      /* in which it has most more than the others          */

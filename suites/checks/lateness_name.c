@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
-static const double balanced_share = 0.02;   /* of a step: see the suite blame */
+static const double balanced_share = 0.02;   /* of a step: see lateness_chance_test.c */
 static const double modelled_share = 0.15;   /* where peers do other work, and real compute is no formula */
 static const double most_unexplained = 0.10; /* of a step, in no work and no transfer */
 static const double sum_within = 0.02;       /* charges against the time lost */

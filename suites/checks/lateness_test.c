@@ -6,13 +6,6 @@
 static struct made made;
 static struct lateness found;
 
-/* What is made longer, in ms. */
-struct more {
-  int rank;
-  double forward, backward, update, link, data, between;
-  int every; /* steps between two pauses of the host; 0: each */
-};
-
 static struct run_config config_of(int64_t dp, int64_t tp, int64_t pp)
 {
   struct run_config c;
@@ -31,45 +24,9 @@ static struct run_config config_of(int64_t dp, int64_t tp, int64_t pp)
   return c;
 }
 
-/* Plays what `fill` makes of each step; clocks drift by drift ms over the run, ranks above 0. */
-static void make(const struct run_config *c, void (*fill)(struct made_step *, int64_t step, const struct more *), const struct more *more, double drift)
-{
-  const int ranks = (int)(c->dp * c->tp * c->pp);
-  double end[MADE_RANKS] = {0}, begin[MADE_RANKS];
-  lateness_free(&found);
-  json_decref(made.records);
-  made = (struct made){.records = json_array()};
-  made.data = (struct run_data){.config = *c, .records = made.records, .end = "exited"};
-  for (int64_t step = 0; step < c->steps; step++) {
-    static struct made_step s;
-    double between[MADE_RANKS], data[MADE_RANKS];
-    memset(&s, 0, sizeof s);
-    fill(&s, step, more);
-    for (int r = 0; r < ranks; r++) {
-      const bool now = more->every == 0 || step % more->every == 1;
-      between[r] = 1 + (r == more->rank && now ? more->between : 0);
-      data[r] = r == more->rank ? more->data : 0;
-      begin[r] = end[r] + between[r] + data[r];
-    }
-    made_play(&s, ranks, begin);
-    for (int r = 0; r < ranks; r++) {
-      for (int t = 0; t < s.n[r]; t++) CHECK(s.tasks[r][t].done);
-      end[r] = made_tell(&made, &s, r, step, end[r], between[r], data[r], r > 0 ? drift * end[0] / 1000 : 0);
-    }
-  }
-  for (int r = 0; r < ranks; r++) { /* told as if all had the first offset, 0 */
-    json_t *clock = made_record(&made, "clock", r, -1, -1);
-    const double late = r > 0 ? drift * end[0] / 1000 : 0;
-    json_object_set_new(clock, "got.start_ms", json_real(0));
-    json_object_set_new(clock, "got.start_offset_ms", json_real(0));
-    json_object_set_new(clock, "got.end_ms", json_real(end[0] - late));
-    json_object_set_new(clock, "got.end_offset_ms", json_real(late));
-    json_object_set_new(clock, "got.error_ms", json_real(0));
-  }
-}
-
 static const struct lateness_cost *measure(void)
 {
+  lateness_free(&found);
   if (!CHECK_OK(lateness_measure(&made.data, &found))) return NULL;
   return lateness_named(&made.data, &found);
 }
@@ -125,7 +82,7 @@ static void equal_ranks_are_not_blamed(void)
 {
   const struct run_config c = config_of(2, 1, 1);
   const struct more none = {.rank = -1};
-  make(&c, two_replicas, &none, 0);
+  make_steps(&made, &c, two_replicas, &none, 0);
   CHECK(measure() == NULL);
   CHECK(adds_up());
   CHECK_NEAR(found.step_ms, 1 + 20 + 40 + 4 + 5 + 0.5, 1e-9);
@@ -150,7 +107,7 @@ static void the_slow_rank_is_named_with_its_phase_and_cost(void)
              {{.rank = 1, .link = 30}, GRAPH_LINK, 30 - (20 - 6)}}; /* 14 of it are beside backward */
   const struct run_config c = config_of(2, 1, 1);
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-    make(&c, two_replicas, &all[i].more, 0);
+    make_steps(&made, &c, two_replicas, &all[i].more, 0);
     const struct lateness_cost *who = measure();
     if (!CHECK(who != NULL)) continue;
     CHECK(who->rank == all[i].more.rank && who->phase == all[i].phase && who->period == 1);
@@ -168,7 +125,7 @@ static void a_slow_transfer_beside_compute_costs_nothing(void)
 {
   const struct run_config c = config_of(2, 1, 1);
   const struct more hidden = {.rank = 1, .link = 13};
-  make(&c, two_replicas, &hidden, 0);
+  make_steps(&made, &c, two_replicas, &hidden, 0);
   CHECK(measure() == NULL);
   CHECK_NEAR(cost_of(1, GRAPH_LINK)->cost_ms, 0, 1e-9);
   CHECK(adds_up());
@@ -178,7 +135,7 @@ static void a_sentence_says_who_and_how_much(void)
 {
   const struct run_config c = config_of(2, 1, 1);
   const struct more slow = {.rank = 1, .forward = 12};
-  make(&c, two_replicas, &slow, 0);
+  make_steps(&made, &c, two_replicas, &slow, 0);
   const struct lateness_cost *who = measure();
   if (CHECK(who != NULL)) CHECK(sentence_has(who, "rank 1 was last in 100 % of the waits, out of its forward; that costs 14.5 % of the step"));
 }
@@ -187,14 +144,14 @@ static void stalls_are_named_by_their_period(void)
 {
   const struct run_config c = config_of(2, 1, 1);
   const struct more stalls = {.rank = 0, .between = 60, .every = 3}, late = {.rank = 0, .between = 60, .every = 9};
-  make(&c, two_replicas, &stalls, 0);
+  make_steps(&made, &c, two_replicas, &stalls, 0);
   const struct lateness_cost *who = measure();
   if (CHECK(who != NULL)) {
     CHECK(who->rank == 0 && who->phase == GRAPH_BETWEEN && who->period == 3);
     CHECK_NEAR(who->cost_ms, 20, 1e-6);
     CHECK(sentence_has(who, "every 3 steps"));
   }
-  make(&c, two_replicas, &late, 0); /* two stalls show no period */
+  make_steps(&made, &c, two_replicas, &late, 0); /* two stalls show no period */
   measure();
   CHECK(found.costs[0].phase == GRAPH_BETWEEN && found.costs[0].period == 0);
 }
@@ -220,10 +177,10 @@ static void who_is_late_by_chance_is_not_blamed(void)
   struct run_config c = config_of(2, 1, 1);
   const struct more none = {.rank = -1}, slow = {.rank = 1, .forward = 15};
   c.steps = 19;
-  make(&c, two_restless_replicas, &none, 0);
+  make_steps(&made, &c, two_restless_replicas, &none, 0);
   CHECK(measure() == NULL);
   CHECK(found.parts[0].waiting_ms > 1 && found.parts[1].waiting_ms > 1);
-  make(&c, two_restless_replicas, &slow, 0);
+  make_steps(&made, &c, two_restless_replicas, &slow, 0);
   const struct lateness_cost *who = measure();
   if (CHECK(who != NULL)) {
     CHECK(who->rank == 1 && who->phase == GRAPH_FORWARD);
@@ -252,7 +209,7 @@ static void lateness_is_followed_through_two_groups(void)
 {
   const struct run_config c = config_of(2, 2, 1);
   const struct more slow = {.rank = 0, .forward = 20};
-  make(&c, tensors_and_replicas, &slow, 0);
+  make_steps(&made, &c, tensors_and_replicas, &slow, 0);
   const struct lateness_cost *who = measure();
   if (CHECK(who != NULL)) {
     CHECK(who->rank == 0 && who->phase == GRAPH_FORWARD);
@@ -268,7 +225,7 @@ static void two_slow_phases_share_the_loss(void)
 {
   const struct run_config c = config_of(2, 2, 1);
   const struct more both = {.rank = 3, .forward = 8, .backward = 10};
-  make(&c, tensors_and_replicas, &both, 0);
+  make_steps(&made, &c, tensors_and_replicas, &both, 0);
   measure();
   CHECK(adds_up());
   CHECK_NEAR(found.lost_ms, 18, 1e-6);
@@ -307,12 +264,12 @@ static void a_pipelines_own_waits_are_its_bubble(void)
   struct run_config c = config_of(1, 1, 2);
   const struct more none = {.rank = -1}, slow = {.rank = 1, .forward = 6};
   c.global_batch = 2;
-  make(&c, two_stages, &none, 0);
+  make_steps(&made, &c, two_stages, &none, 0);
   CHECK(measure() == NULL);
   CHECK(adds_up() && found.modelled);
   for (int r = 0; r < 2; r++) CHECK(found.parts[r].bubble_ms > 10 && found.parts[r].waiting_ms < 1e-9);
   const double even_ms = found.step_ms, own_ms = found.parts[0].bubble_ms;
-  make(&c, two_stages, &slow, 0);
+  make_steps(&made, &c, two_stages, &slow, 0);
   const struct lateness_cost *who = measure();
   if (CHECK(who != NULL)) {
     CHECK(who->rank == 1 && who->phase == GRAPH_FORWARD);
@@ -329,9 +286,9 @@ static void stages_are_compared_by_their_layers(void)
   struct run_config c = config_of(1, 1, 2);
   const struct more none = {.rank = -1}, deep = {.rank = 0, .forward = 20, .backward = 40};
   c.global_batch = 2;
-  make(&c, two_stages, &none, 0);
+  make_steps(&made, &c, two_stages, &none, 0);
   snprintf(c.stages, sizeof c.stages, "3,1");
-  make(&c, two_stages, &deep, 0);
+  make_steps(&made, &c, two_stages, &deep, 0);
   CHECK(measure() == NULL);
   CHECK(found.lost_ms < 1e-6);
 }
@@ -342,7 +299,7 @@ static void one_rank_has_nobody_to_blame(void)
 {
   const struct run_config c = config_of(1, 1, 1);
   const struct more none = {.rank = -1};
-  make(&c, two_replicas, &none, 0);
+  make_steps(&made, &c, two_replicas, &none, 0);
   for (size_t i = 0; i < json_array_size(made.records);) /* only rank 0's */
     if (record_get_int(json_array_get(made.records, i), "rank", -1) != 0) json_array_remove(made.records, i);
     else i++;
@@ -359,7 +316,7 @@ static void drift_between_clocks_is_taken_out(void)
 {
   const struct run_config c = config_of(2, 1, 1);
   const struct more slow = {.rank = 1, .forward = 12};
-  make(&c, two_replicas, &slow, 20); /* ms a second */
+  make_steps(&made, &c, two_replicas, &slow, 20); /* ms a second */
   const struct lateness_cost *who = measure();
   if (CHECK(who != NULL)) CHECK(who->rank == 1 && who->phase == GRAPH_FORWARD && fabs(who->cost_ms - 12) < 0.5);
 }
@@ -369,12 +326,11 @@ static void clocks_that_may_be_off_decide_nothing(void)
   const struct run_config c = config_of(2, 1, 1);
   const struct more slow = {.rank = 1, .forward = 12};
   char why[300];
-  make(&c, two_replicas, &slow, 0);
+  make_steps(&made, &c, two_replicas, &slow, 0);
   json_object_set_new(record_of("clock", 1, -1), "got.error_ms", json_real(1.3));
   measure();
   CHECK(!lateness_able(&made.data, &found, why, sizeof why) && strstr(why, "clocks may be 1.3 ms off, more than a tenth of the 12 ms"));
   json_object_set_new(record_of("clock", 1, -1), "got.error_ms", json_real(1.1));
-  lateness_free(&found);
   measure();
   CHECK(lateness_able(&made.data, &found, why, sizeof why));
 }
@@ -385,7 +341,7 @@ static void a_step_that_nothing_explains_decides_nothing(void)
   const struct run_config c = config_of(2, 1, 1);
   const struct more none = {.rank = -1};
   char why[300];
-  make(&c, two_replicas, &none, 0);
+  make_steps(&made, &c, two_replicas, &none, 0);
   for (int r = 0; r < 2; r++)
     for (int64_t step = 0; step < c.steps; step++) {
       json_t *ready = json_object_get(record_of("span", r, step), "got.ready_ms");
@@ -400,25 +356,25 @@ static void missing_or_contradicting_records_are_errors(void)
 {
   const struct run_config c = config_of(2, 1, 1);
   const struct more none = {.rank = -1};
-  make(&c, two_replicas, &none, 0);
+  make_steps(&made, &c, two_replicas, &none, 0);
   json_object_set_new(record_of("span", 1, 7), "kind", json_string("other"));
   CHECK_ERR(lateness_measure(&made.data, &found), ERR_UNAVAILABLE);
   CHECK_TEXT_HAS(err_text(), "rank 1 told no spans of step 7");
-  make(&c, two_replicas, &none, 0);
+  make_steps(&made, &c, two_replicas, &none, 0);
   json_array_set_new(json_object_get(record_of("trace", 1, 5), "got.calls"), 0, json_string("509 allreduce dp x float32 1 4 0"));
   CHECK_ERR(lateness_measure(&made.data, &found), ERR_UNAVAILABLE);
   CHECK_TEXT_HAS(err_text(), "1 of 2 ranks told of call");
-  make(&c, two_replicas, &none, 0);
+  make_steps(&made, &c, two_replicas, &none, 0);
   json_array_set_new(json_object_get(record_of("trace", 0, 5), "got.calls"), 0, json_string("509 allreduce pals x float32 1 4 0"));
   CHECK_ERR(lateness_measure(&made.data, &found), ERR_FORMAT);
   CHECK_TEXT_HAS(err_text(), "group 'pals'");
-  make(&c, two_replicas, &none, 0);
+  make_steps(&made, &c, two_replicas, &none, 0);
   made_edge(record_of("span", 0, 5), 3, 5); /* forward after what comes after it */
   CHECK_ERR(lateness_measure(&made.data, &found), ERR_FORMAT);
   CHECK_TEXT_HAS(err_text(), "in a circle");
   struct run_config few = c;
   few.steps = 7;
-  make(&few, two_replicas, &none, 0);
+  make_steps(&made, &few, two_replicas, &none, 0);
   CHECK_ERR(lateness_measure(&made.data, &found), ERR_UNAVAILABLE);
   CHECK_TEXT_HAS(err_text(), "5 steps count after the warm-up");
 }
@@ -439,7 +395,7 @@ static void a_sender_that_left_waits_for_nobody(void)
   struct run_config c = config_of(1, 1, 2);
   const struct more none = {.rank = -1};
   struct graph g;
-  make(&c, two_stages_in_haste, &none, 0);
+  make_steps(&made, &c, two_stages_in_haste, &none, 0);
   if (!CHECK_OK(graph_read(&made.data, 3, &g))) return;
   int left = 0, waiting = 0;
   for (int i = 0; i < g.n; i++)
@@ -468,7 +424,7 @@ static enum outcome judged(int64_t rank, enum slow_phase phase, double asked_ms,
   c.slow_rank = rank;
   c.slow_phase = phase;
   c.slow_ms = asked_ms;
-  make(&c, two_replicas, &more, 0);
+  make_steps(&made, &c, two_replicas, &more, 0);
   return outcome_of(v);
 }
 
@@ -501,11 +457,11 @@ static void the_check_wants_the_right_period(void)
   c.slow_ms = 60;
   c.slow_phase = SLOW_LOG;
   c.slow_every = 3;
-  make(&c, two_replicas, &stalls, 0);
+  make_steps(&made, &c, two_replicas, &stalls, 0);
   CHECK(outcome_of(&v) == OUTCOME_PASS);
   c.slow_ms = 80;
   c.slow_every = 4;
-  make(&c, two_replicas, &stalls, 0);
+  make_steps(&made, &c, two_replicas, &stalls, 0);
   CHECK(outcome_of(&v) == OUTCOME_FAIL);
   CHECK_TEXT_HAS(v.sentence, "planted was a stall every 4 steps");
 }
@@ -518,7 +474,7 @@ static void on_a_busy_machine_nothing_fails(void)
   struct verdict v;
   c.global_batch = 2;
   c.sleep_forward_ms = 1;
-  make(&c, two_replicas, &slow, 0);
+  make_steps(&made, &c, two_replicas, &slow, 0);
   CHECK(outcome_of(&v) == OUTCOME_INCONCLUSIVE);
   CHECK_TEXT_HAS(v.sentence, "the machine had other things to do");
 }
@@ -528,7 +484,7 @@ static void records_that_lack_or_contradict_are_told_apart(void)
   const struct run_config c = config_of(2, 1, 1);
   const struct more none = {.rank = -1};
   struct verdict v;
-  make(&c, two_replicas, &none, 0);
+  make_steps(&made, &c, two_replicas, &none, 0);
   made_edge(record_of("span", 0, 5), 3, 5);
   CHECK(outcome_of(&v) == OUTCOME_FAIL);
   json_object_set_new(record_of("span", 1, 4), "kind", json_string("other"));

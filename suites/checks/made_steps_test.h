@@ -162,4 +162,47 @@ static inline double made_tell(struct made *m, const struct made_step *s, int ra
   return end;
 }
 
+/* What is made longer, in ms. */
+struct more {
+  int rank;
+  double forward, backward, update, link, data, between;
+  int every; /* steps between two pauses of the host; 0: each */
+};
+
+/* Plays what `fill` makes of each step; clocks drift by drift ms over the run, ranks above 0. */
+static inline void make_steps(struct made *m, const struct run_config *c, void (*fill)(struct made_step *, int64_t step, const struct more *), const struct more *more, double drift)
+{
+  const int ranks = (int)(c->dp * c->tp * c->pp);
+  double end[MADE_RANKS] = {0}, begin[MADE_RANKS];
+  json_decref(m->records);
+  *m = (struct made){.records = json_array()};
+  m->data = (struct run_data){.config = *c, .records = m->records, .end = "exited"};
+  for (int64_t step = 0; step < c->steps; step++) {
+    static struct made_step s;
+    double between[MADE_RANKS], data[MADE_RANKS];
+    memset(&s, 0, sizeof s);
+    fill(&s, step, more);
+    for (int r = 0; r < ranks; r++) {
+      const bool now = more->every == 0 || step % more->every == 1;
+      between[r] = 1 + (r == more->rank && now ? more->between : 0);
+      data[r] = r == more->rank ? more->data : 0;
+      begin[r] = end[r] + between[r] + data[r];
+    }
+    made_play(&s, ranks, begin);
+    for (int r = 0; r < ranks; r++) {
+      for (int t = 0; t < s.n[r]; t++) CHECK(s.tasks[r][t].done);
+      end[r] = made_tell(m, &s, r, step, end[r], between[r], data[r], r > 0 ? drift * end[0] / 1000 : 0);
+    }
+  }
+  for (int r = 0; r < ranks; r++) { /* told as if all had the first offset, 0 */
+    json_t *clock = made_record(m, "clock", r, -1, -1);
+    const double late = r > 0 ? drift * end[0] / 1000 : 0;
+    json_object_set_new(clock, "got.start_ms", json_real(0));
+    json_object_set_new(clock, "got.start_offset_ms", json_real(0));
+    json_object_set_new(clock, "got.end_ms", json_real(end[0] - late));
+    json_object_set_new(clock, "got.end_offset_ms", json_real(late));
+    json_object_set_new(clock, "got.error_ms", json_real(0));
+  }
+}
+
 #endif

@@ -32,9 +32,9 @@ static void say_columns(struct record_file *f, const struct spans *s, double off
     for (int i = 0; i < s->n; i++) ints[i] = (value);       \
     record_ints(f, key, ints, s->n);                        \
   } while (0)
-#define REALS(key, field)                                                       \
+#define REALS(key, value)                                                       \
   do {                                                                          \
-    for (int i = 0; i < s->n; i++) reals[i] = s->list[i].field + offset_ms;     \
+    for (int i = 0; i < s->n; i++) reals[i] = (value);                          \
     record_reals(f, key, reals, s->n);                                          \
   } while (0)
   INTS("got.kernel", name_at(kernels, s->list[i].kernel));
@@ -44,9 +44,10 @@ static void say_columns(struct record_file *f, const struct spans *s, double off
   INTS("got.microbatch", s->list[i].microbatch);
   INTS("got.action", s->list[i].action);
   INTS("got.call", s->list[i].call);
-  REALS("got.ready_ms", ready_ms);
-  REALS("got.start_ms", start_ms);
-  REALS("got.end_ms", end_ms);
+  REALS("got.ready_ms", s->list[i].ready_ms + offset_ms);
+  REALS("got.start_ms", s->list[i].start_ms + offset_ms);
+  REALS("got.end_ms", s->list[i].end_ms + offset_ms);
+  REALS("got.busy_ms", s->list[i].busy_ms);
 #undef REALS
 #undef INTS
 }

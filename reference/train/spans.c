@@ -159,16 +159,19 @@ static int add_host(struct maker *m)
     x.kernel = m->of->marks->list[i].kernel;
     x.ready_ms = x.start_ms = m->of->marks->list[i].start_ms;
     x.end_ms = m->of->marks->list[i].end_ms;
+    x.busy_ms = x.end_ms - x.start_ms;
     add(m->out, &x);
   }
   x.kernel = "data";
   x.phase = DEV_PHASE_DATA;
   x.ready_ms = x.start_ms = c->begin_ms;
   x.end_ms = c->begin_ms + c->data_ms;
+  x.busy_ms = c->data_ms;
   const int data = add(m->out, &x);
   x.kernel = "end";
   x.phase = DEV_PHASE_OTHER;
   x.ready_ms = x.start_ms = x.end_ms = c->end_ms;
+  x.busy_ms = 0;
   add(m->out, &x);
   return data;
 }
@@ -193,6 +196,7 @@ static void add_pieces(struct maker *m)
       at->kernel = p->kernel;
     }
     at->end_ms = p->end_ms;
+    at->busy_ms += ms;
     m->span[i] = m->out->n - 1;
   }
 }

@@ -22,6 +22,7 @@ struct span {
   int microbatch, action;
   int call;           /* index in the step's trace, or one of the above */
   double ready_ms, start_ms, end_ms; /* this host's clock */
+  double busy_ms;     /* of its pieces: end less start, less pauses between them */
 };
 
 struct spans {

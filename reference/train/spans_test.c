@@ -63,8 +63,8 @@ static void pieces_merge_up_to_the_knots_of_the_graph(void)
   CHECK(s.n == 4 + 5 + 2 + 2 + 1); /* host, compute, gather, scalar, transfer */
   const int forward = find(&s, "compute", 13), first = find(&s, "compute", 17), second = find(&s, "compute", 20);
   if (CHECK(forward >= 0 && first >= 0 && second >= 0)) {
-    CHECK(strcmp(s.list[forward].kernel, "matmul") == 0 && s.list[forward].end_ms == 17 && s.list[forward].microbatch == 4);
-    CHECK(s.list[first].end_ms == 20 && s.list[first].phase == DEV_PHASE_BACKWARD && s.list[first].action == 1);
+    CHECK(strcmp(s.list[forward].kernel, "matmul") == 0 && s.list[forward].end_ms == 17 && s.list[forward].busy_ms == 4 && s.list[forward].microbatch == 4);
+    CHECK(s.list[first].end_ms == 20 && s.list[first].busy_ms == 3 && s.list[first].phase == DEV_PHASE_BACKWARD && s.list[first].action == 1);
     CHECK(strcmp(s.list[second].kernel, "gelu") == 0 && s.list[second].end_ms == 23 && s.list[second].call == SPAN_WORK);
   }
   for (int i = 1; i < s.n; i++) CHECK(s.list[i].stream != s.list[i - 1].stream || s.list[i].start_ms >= s.list[i - 1].end_ms);

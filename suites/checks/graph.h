@@ -43,7 +43,7 @@ struct graph {
   double *origin;     /* [ranks] end of the step before; of the first recorded step its begin        */
   double base;        /* the latest of them: a step's time is counted from it                        */
   double error_ms;    /* of any time of another rank                                                 */
-  double *ready, *ended; /* [n] as measured */
+  double *ready, *ended, *busy; /* [n] as measured; busy: without pauses between pieces */
 };
 
 /* Owner of *out: the caller, until graph_free().  Fails: ERR_UNAVAILABLE when a record is missing (trace_spans: true asks for

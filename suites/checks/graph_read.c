@@ -98,7 +98,7 @@ static double time_at(const struct source *s, const char *key, size_t i)
 
 static enum err open_source(struct reader *r, int rank, int64_t step)
 {
-  static const char *const lists[] = {"got.kernel", "got.phase", "got.call", "got.ready_ms", "got.start_ms", "got.end_ms"};
+  static const char *const lists[] = {"got.kernel", "got.phase", "got.call", "got.ready_ms", "got.start_ms", "got.end_ms", "got.busy_ms"};
   struct source *s = &r->sources[rank];
   const json_t *trace = evidence_record(r->run, "trace", rank, step, -1), *clock = evidence_record(r->run, "clock", rank, -1, -1);
   s->span = evidence_record(r->run, "span", rank, step, -1);
@@ -142,6 +142,7 @@ static enum err read_node(struct reader *r, int rank, size_t i)
                                      .given = call == -2, .call = call >= 0 ? (int)call : -1, .group = -1};
   g->ready[at] = time_at(s, "got.ready_ms", i);
   g->ended[at] = time_at(s, "got.end_ms", i);
+  g->busy[at] = json_number_value(json_array_get(json_object_get(s->span, "got.busy_ms"), i));
   if (!isfinite(g->ready[at]) || !isfinite(g->ended[at])) FAIL(ERR_FORMAT, "rank %d: a span without times", rank);
   if (g->nodes[at].stream == 0 && strcmp(name_in(s->span, "got.kernels", "got.kernel", i), "end") == 0) g->end[rank] = at;
   return ERR_OK;
@@ -263,10 +264,11 @@ static enum err allocate(struct reader *r)
   g->members = malloc(n * sizeof *g->members);
   g->groups = malloc(n * sizeof *g->groups);
   g->order = malloc(2 * n * sizeof *g->order);
-  g->ready = malloc(2 * n * sizeof *g->ready);
+  g->ready = malloc(3 * n * sizeof *g->ready);
   r->keys = malloc(n * sizeof *r->keys);
   if (!g->nodes || !g->before || !g->members || !g->groups || !g->order || !g->ready || !r->keys) FAIL(ERR_MEMORY, "graph of %d spans", g->n);
   g->ended = g->ready + n;
+  g->busy = g->ended + n;
   return ERR_OK;
 }
 

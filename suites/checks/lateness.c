@@ -285,8 +285,8 @@ static enum err find_factors(struct study *s, struct lateness *out)
     ideal += p.total_ms;
     total += x->play.total_ms;
     graph_play_free(&p);
-    for (int r = 0; r < s->ranks; r++)
-      for (int phase = GRAPH_FORWARD; phase <= GRAPH_OTHER; phase++) busy[r] += study_spent(s, k, r)[phase];
+    for (int i = 0; i < x->g.n; i++)
+      if (x->g.nodes[i].main && x->g.nodes[i].phase != GRAPH_LINK) busy[x->g.nodes[i].rank] += x->g.busy[i];
   }
   for (int r = 0; r < s->ranks; r++) {
     mean += busy[r] / s->ranks;

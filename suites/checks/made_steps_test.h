@@ -117,6 +117,7 @@ static inline void made_span(json_t *span, int stream, const char *kernel, int p
   made_append(span, "got.ready_ms", json_real(ready));
   made_append(span, "got.start_ms", json_real(ready));
   made_append(span, "got.end_ms", json_real(end));
+  made_append(span, "got.busy_ms", json_real(end - ready));
 }
 
 static inline void made_edge(json_t *span, int64_t from, int64_t to)

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 static const double sleep_margin = 0.03, real_margin = 0.10;
+static const double clock_share = 0.1; /* of the bubble: the bound of the clocks' error */
 
 /* The longest part of the split, as a person names it. */
 static const char *largest_part(const struct idle *x)
@@ -47,7 +48,7 @@ void bubble_judge(const struct run_data *run, const struct companion *wanted, co
   (void)wanted, (void)companions, (void)n;
   const struct run_config *c = &run->config;
   const double margin = c->compute == COMPUTE_SLEEP ? sleep_margin : real_margin;
-  double unexplained = -INFINITY;
+  double unexplained = -INFINITY, least_ms = INFINITY;
   struct worst w;
   struct idle x;
   char found[192] = "", of[48] = "";
@@ -66,13 +67,17 @@ void bubble_judge(const struct run_data *run, const struct companion *wanted, co
         return;
       }
       judge_pipeline(&x, margin, of, &w, out, &unexplained);
+      least_ms = fmin(least_ms, x.bubble_ms);
       if (found[0] == '\0')
         snprintf(found, sizeof found, "%.1f %% of ideal, %.1f %% of total time, mostly %s",
                  100 * x.bubble_ms / x.busy_ms, 100 * x.bubble_ms / x.total_ms, largest_part(&x));
       idle_free(&x);
     }
   worst_to(&w, out);
-  if (w.over == 0)
+  if (evidence_clock_error_ms(run) > clock_share * least_ms)
+    verdict_say(out, OUTCOME_INCONCLUSIVE, "clocks may be %.3g ms off, more than a tenth of the smallest bubble, %.3g ms", evidence_clock_error_ms(run),
+                least_ms);
+  else if (w.over == 0)
     verdict_say(out, OUTCOME_PASS, "%s; off by %.3g ms of the %.3g allowed; %s", w.place, w.value, w.bound, found);
   else if (unexplained <= 0)
     verdict_say(out, OUTCOME_INCONCLUSIVE,

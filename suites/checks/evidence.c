@@ -67,6 +67,16 @@ bool evidence_same_text(const json_t *a, const json_t *b, const char *key) { ret
 
 bool evidence_flag(const json_t *record, const char *key) { return json_is_true(json_object_get(record, key)); }
 
+double evidence_clock_error_ms(const struct run_data *r)
+{
+  double most_ms = 0;
+  for (int rank = 0; rank < evidence_ranks(r); rank++) {
+    most_ms = fmax(most_ms, evidence_value(r, "rank", rank, -1, -1, "got.clock_error_ms")); /* at the start */
+    most_ms = fmax(most_ms, evidence_value(r, "clock", rank, -1, -1, "got.error_ms"));      /* and at the end */
+  }
+  return most_ms;
+}
+
 bool evidence_ended(const struct run_data *r) { return strcmp(r->end, "exited") == 0 && r->status == 0; }
 
 int64_t evidence_steps(const struct run_data *r)

@@ -28,6 +28,8 @@ bool evidence_same_text(const json_t *a, const json_t *b, const char *key);
 
 /* By rank 0's word this step changed no weight since a gradient had overflowed. */
 bool evidence_skipped(const struct run_data *r, int64_t step);
+/* Bound of the error of times of different ranks, largest over ranks; 0 on one host, and where nobody tells. */
+double evidence_clock_error_ms(const struct run_data *r);
 bool evidence_ended(const struct run_data *r); /* exited with status 0 */
 /* Leading steps that every rank has told of: what can be judged. */
 int64_t evidence_steps(const struct run_data *r);

@@ -322,6 +322,20 @@ static void other_passes_than_the_list_fail(void)
   made_free(&m);
 }
 
+static void clocks_that_may_be_off_by_a_tenth_decide_nothing(void)
+{
+  struct made m;
+  made_run(&m, SCHEDULE_GPIPE, 4, 4, 1, "even", 0, 1, 0, 0); /* bubble: 3 * 60 ms */
+  json_t *clock = add(&m, "clock", 2, -1);
+  json_object_set_new(clock, "got.error_ms", json_real(17.9));
+  CHECK(judged(&m).outcome == OUTCOME_PASS);
+  json_object_set_new(clock, "got.error_ms", json_real(18.1));
+  const struct verdict v = judged(&m);
+  CHECK(v.outcome == OUTCOME_INCONCLUSIVE);
+  CHECK_TEXT_HAS(v.sentence, "clocks may be 18.1 ms off");
+  made_free(&m);
+}
+
 static void missing_evidence_is_no_pass(void)
 {
   struct made m;
@@ -366,6 +380,7 @@ int main(void)
       TEST(real_passes_vary_instead),
       TEST(the_step_that_is_shown_is_the_usual_one),
       TEST(other_passes_than_the_list_fail),
+      TEST(clocks_that_may_be_off_by_a_tenth_decide_nothing),
       TEST(missing_evidence_is_no_pass),
       TEST(every_allocation_may_fail),
   };

@@ -151,11 +151,22 @@ static void find_period(const struct look *l, struct lateness_cost *c)
   c->high_ms = most / (double)period;
 }
 
+/* A step gets no shorter than its parts do. */
+static double most_ms(const struct study *s, int rank, enum graph_phase phase)
+{
+  double ms = 0;
+  for (int64_t k = 0; k < s->n; k++)
+    for (int i = s->steps[k].g.first[rank]; i < s->steps[k].g.n && s->steps[k].g.nodes[i].rank == rank; i++)
+      if (s->steps[k].g.nodes[i].phase == phase) ms += (s->steps[k].ms[i] - s->steps[k].less[i]) / (double)s->n;
+  return ms;
+}
+
 static void find_cost(struct look *l, int rank, enum graph_phase phase, double step_ms, struct lateness_cost *c)
 {
   static const double worth_looking = 0.005; /* of a step */
   const struct study *s = l->s;
   *c = (struct lateness_cost){.rank = rank, .phase = phase, .low_ms = NAN, .high_ms = NAN};
+  if (most_ms(s, rank, phase) < worth_looking * step_ms) return;
   for (int64_t k = 0; k < s->n; k++) {
     l->cost[k] = saved_ms(l, k, rank, phase, 1);
     c->cost_ms += l->cost[k] / (double)s->n;

@@ -40,7 +40,7 @@ struct lateness_parts {
 struct lateness_cost {
   int rank;
   enum graph_phase phase;
-  double cost_ms, low_ms, high_ms; /* of a step, mean; interval, NaN where the cost is too small to look */
+  double cost_ms, low_ms, high_ms; /* of a step, mean; 0: surely below 0.5 % of it; interval, NaN below that */
   double charge_ms;                /* of a step, mean                                               */
   double waits;                    /* share of all waiting that was followed back to it              */
   int period;                      /* steps between two stalls; 1: in every step; 0: at no fixed distance */

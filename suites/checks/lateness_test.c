@@ -449,6 +449,27 @@ static void the_check_holds_names_and_costs_against_what_was_planted(void)
   CHECK_TEXT_HAS(v.sentence, "nobody is to blame");
 }
 
+/* With work that varies the interval is wide: a cost that may be right is no failure. */
+static void a_cost_that_may_be_right_does_not_fail(void)
+{
+  struct run_config c = config_of(2, 1, 1);
+  const struct more slow = {.rank = 1, .forward = 15};
+  struct verdict v;
+  c.steps = 19;
+  c.slow_rank = 1;
+  c.slow_phase = SLOW_FORWARD;
+  c.compute = COMPUTE_REAL;
+  c.slow_ms = 15;
+  make_steps(&made, &c, two_restless_replicas, &slow, 0);
+  measure();
+  const double cost_ms = cost_of(1, GRAPH_FORWARD)->cost_ms, high_ms = cost_of(1, GRAPH_FORWARD)->high_ms;
+  CHECK(outcome_of(&v) == OUTCOME_PASS);
+  made.data.config.slow_ms = cost_ms / 0.79;
+  CHECK(high_ms > cost_ms * 1.02 && outcome_of(&v) == OUTCOME_INCONCLUSIVE);
+  made.data.config.slow_ms = high_ms / 0.79;
+  CHECK(outcome_of(&v) == OUTCOME_FAIL);
+}
+
 static void the_check_wants_the_right_period(void)
 {
   struct run_config c = config_of(2, 1, 1);
@@ -477,6 +498,24 @@ static void on_a_busy_machine_nothing_fails(void)
   make_steps(&made, &c, two_replicas, &slow, 0);
   CHECK(outcome_of(&v) == OUTCOME_INCONCLUSIVE);
   CHECK_TEXT_HAS(v.sentence, "the machine had other things to do");
+}
+
+static void every_allocation_may_fail(void)
+{
+  const struct run_config c = config_of(2, 1, 1);
+  const struct more slow = {.rank = 1, .forward = 12};
+  bool failed = true;
+  make_steps(&made, &c, two_replicas, &slow, 0);
+  lateness_free(&found);
+  for (long n = 1; failed && n < 2000; n++) {
+    check_fail_allocation(n);
+    const enum err err = lateness_measure(&made.data, &found);
+    failed = check_allocation_failed();
+    check_fail_allocation(0);
+    CHECK(failed ? err == ERR_MEMORY && found.costs == NULL : err == ERR_OK);
+    lateness_free(&found);
+  }
+  CHECK(!failed);
 }
 
 static void records_that_lack_or_contradict_are_told_apart(void)
@@ -511,8 +550,10 @@ int main(void)
     TEST(missing_or_contradicting_records_are_errors),
     TEST(a_sender_that_left_waits_for_nobody),
     TEST(the_check_holds_names_and_costs_against_what_was_planted),
+    TEST(a_cost_that_may_be_right_does_not_fail),
     TEST(the_check_wants_the_right_period),
     TEST(on_a_busy_machine_nothing_fails),
+    TEST(every_allocation_may_fail),
     TEST(records_that_lack_or_contradict_are_told_apart),
   };
   return test_main("lateness", tests, sizeof tests / sizeof *tests);

@@ -28,6 +28,8 @@ static const struct {
     {"got.bare_products_ms", offsetof(struct hidden, bare_products_ms), true},
     {"got.bare_hidden", offsetof(struct hidden, bare_hidden), true},
     {"got.bare_slowdown", offsetof(struct hidden, bare_slowdown), true},
+    {"got.bare_processor_ms", offsetof(struct hidden, bare_processor_ms), true},
+    {"got.bare_most", offsetof(struct hidden, bare_most), true},
 };
 
 static const struct hidden_figure *figure_of(const struct hidden *h, size_t i)

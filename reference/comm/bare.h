@@ -16,9 +16,13 @@ void bare_destroy(struct bare *b); /* all ranks, after bare_wait(); NULL is allo
  * one order.  aligned: a barrier before it, whose time does not count.  Fails: ERR_ARG. */
 enum { BARE_ROOM = 1024 };
 enum err bare_sum(struct bare *b, void *at, int64_t count, enum dtype type, bool aligned);
-/* Until all are done.  *ms: how long they took from their start (after the barrier) to their end, together.
- * Fails: what a sum failed with. */
-enum err bare_wait(struct bare *b, double *ms);
+/* How long sums took from their start (after the barrier) to their end, together; and what of the processor's time this
+ * rank's thread had for them: looks that found nothing to do not counted. */
+struct bare_times {
+  double ms, processor_ms;
+};
+/* Until all are done.  Fails: what a sum failed with. */
+enum err bare_wait(struct bare *b, struct bare_times *out);
 enum err bare_meet(struct bare *b); /* a barrier of the callers; nothing may be under way */
 
 #endif

@@ -12,7 +12,6 @@
 #include <omp.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 enum { NAP_FIRST_US = 20, NAP_LAST_US = 1000, NAP_IDLE_US = 20, YIELDS = 16 };
 
@@ -71,13 +70,6 @@ static void sleep_until(struct dev_stream *s, struct dev_gate *gate, int64_t val
   compute_begins(s);
 }
 
-static double processor_us(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
-}
-
 static enum err start_and_poll(struct dev_stream *s, struct dev_work *w)
 {
   compute_ends(s); /* polling is not work, also on a compute stream */
@@ -86,10 +78,10 @@ static enum err start_and_poll(struct dev_stream *s, struct dev_work *w)
   long us = 0;
   int yields = 0;
   while (!e && !done) {
-    const double before_us = processor_us();
+    const double before_ms = clock_thread_ms();
     e = w->kernel.test(w->args, &done);
     if (e || done) break;
-    nap(s->dev, &yields, &us, processor_us() - before_us);
+    nap(s->dev, &yields, &us, 1e3 * (clock_thread_ms() - before_ms));
   }
   compute_begins(s);
   return e;

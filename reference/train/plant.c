@@ -43,24 +43,17 @@ struct slow_args {
   double *since_ms, percent;
 };
 
-/* Of the stream's own thread: what others took of its core is not its work. */
-static double processor_ms(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
-
+/* In the stream's own thread's time: what others took of its core is not its work. */
 static enum err mark_time(void *args)
 {
-  *((struct slow_args *)args)->since_ms = processor_ms();
+  *((struct slow_args *)args)->since_ms = clock_thread_ms();
   return ERR_OK;
 }
 
 static enum err drag(void *args)
 {
   const struct slow_args *a = args;
-  clock_sleep_ms((processor_ms() - *a->since_ms) * a->percent / 100.0);
+  clock_sleep_ms((clock_thread_ms() - *a->since_ms) * a->percent / 100.0);
   return ERR_OK;
 }
 

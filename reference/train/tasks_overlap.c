@@ -13,6 +13,11 @@
 enum way { TOGETHER, PRODUCTS, SUMS, WAYS };
 static const char *const names[WAYS] = {"overlap.both", "overlap.products", "overlap.sums"};
 
+/* One repeat of one way. */
+struct taken {
+  double ms, processor_ms; /* processor's time: of products, and of sums without looks in vain */
+};
+
 struct step {
   const struct run_config *run;
   struct param_table *table;
@@ -93,7 +98,7 @@ static enum err one_backward(const struct step *s, bool sums)
 struct way_args {
   const struct step *step;
   enum way way;
-  double *ms;
+  struct taken *out;
 };
 
 static enum err one_way(void *args)
@@ -102,10 +107,10 @@ static enum err one_way(void *args)
   const struct step *s = a->step;
   const enum way way = a->way;
   const int64_t m = config_accumulation(s->run);
-  double sums_ms;
+  struct bare_times sums;
   memset(s->gradients, 0, (size_t)s->flat->count * sizeof *s->gradients);
   TRY(bare_meet(s->bare));
-  const double start_ms = clock_ms();
+  const double start_ms = clock_ms(), processor_ms = clock_thread_ms();
   for (int64_t i = 0; i < m && way != SUMS; i++) {
     for (int row = 0; row < s->table->n; row++)
       if (multiplies(s, &s->table->rows[row])) TRY(forward(s, row));
@@ -113,16 +118,18 @@ static enum err one_way(void *args)
   }
   int next = 0;
   if (way == SUMS) TRY(begin_sums(s, 0, &next, true));
-  TRY(bare_wait(s->bare, &sums_ms));
-  *a->ms = way == SUMS ? sums_ms : clock_ms() - start_ms;
+  const double products_ms = clock_thread_ms() - processor_ms;
+  TRY(bare_wait(s->bare, &sums));
+  a->out->ms = way == SUMS ? sums.ms : clock_ms() - start_ms;
+  a->out->processor_ms = (way == SUMS ? 0 : products_ms) + sums.processor_ms;
   return ERR_OK;
 }
 
 /* All of it is one piece of work: the compute stream lends the thread whose team is as large as was asked for. */
-static enum err time_way(const struct step *s, enum way way, double *ms)
+static enum err time_way(const struct step *s, enum way way, struct taken *out)
 {
   static const struct dev_kernel kernel = {.name = "overlap", .run = one_way};
-  const struct way_args args = {s, way, ms};
+  const struct way_args args = {s, way, out};
   TRY(dev_submit(s->compute, &kernel, &args, sizeof args, NULL, 0));
   TRY(dev_sync_stream(s->compute));
   return ERR_OK;
@@ -130,14 +137,18 @@ static enum err time_way(const struct step *s, enum way way, double *ms)
 
 /* --- records ------------------------------------------------------------------------------- */
 
-static enum err say(const struct output *o, const struct step *s, enum way way, const double *ms, int64_t n, int64_t wrong)
+static enum err say(const struct output *o, const struct step *s, enum way way, const struct taken *each, int64_t n, int64_t wrong)
 {
-  json_t *seconds = json_array();
-  for (int64_t i = 0; i < n; i++) json_array_append_new(seconds, json_real(ms[i] / 1e3));
+  json_t *seconds = json_array(), *processor = json_array();
+  for (int64_t i = 0; i < n; i++) {
+    json_array_append_new(seconds, json_real(each[i].ms / 1e3));
+    json_array_append_new(processor, json_real(each[i].processor_ms / 1e3));
+  }
   record_begin(o->records, "measure", -1, -1);
   record_text(o->records, "got.what", names[way]);
   record_int(o->records, "got.size", s->run->bucket);
   record_json(o->records, "got.seconds", seconds);
+  record_json(o->records, "got.processor_seconds", processor);
   record_real(o->records, "got.flops", way == SUMS ? 0 : s->flops);
   record_int(o->records, "got.bytes", way == PRODUCTS ? 0 : s->flat->count * (int64_t)sizeof(float));
   record_int(o->records, "got.wrong", wrong);
@@ -149,11 +160,11 @@ static enum err say(const struct output *o, const struct step *s, enum way way, 
 static enum err count_wrong(const struct step *s, int rank, int ranks, int64_t *wrong)
 {
   int next = 0;
-  double ms;
+  struct bare_times unused;
   *wrong = 0;
   for (int64_t i = 0; i < s->flat->count; i++) s->gradients[i] = (float)(1 + rank);
   TRY(begin_sums(s, 0, &next, false));
-  TRY(bare_wait(s->bare, &ms));
+  TRY(bare_wait(s->bare, &unused));
   for (int64_t i = 0; i < s->flat->count; i++) *wrong += s->gradients[i] != (float)(ranks * (ranks + 1) / 2);
   return ERR_OK;
 }
@@ -163,19 +174,19 @@ static enum err measure(const struct output *o, struct step *s)
   enum err err;
   int64_t wrong;
   const int64_t n = o->run->steps;
-  double *ms = malloc((size_t)(WAYS * n + WAYS) * sizeof *ms);
-  if (ms == NULL) FAIL(ERR_MEMORY, "times of %lld repeats", (long long)n);
+  struct taken *each = malloc((size_t)(WAYS * n) * sizeof *each);
+  if (each == NULL) FAIL(ERR_MEMORY, "times of %lld repeats", (long long)n);
   for (int64_t r = 0; r <= n; r++)
     for (int way = 0; way < WAYS; way++) {
-      double one = 0;
-      TRY_TO(free_ms, time_way(s, (enum way)way, &one));
-      if (r > 0) ms[way * n + r - 1] = one;
+      struct taken one;
+      TRY_TO(free_each, time_way(s, (enum way)way, &one));
+      if (r > 0) each[way * n + r - 1] = one; /* the first warms up */
       slots_say(o->slots, "overlap", r);
     }
-  TRY_TO(free_ms, count_wrong(s, comm_rank(o->world), comm_size(o->world), &wrong));
-  for (int way = 0; way < WAYS; way++) TRY_TO(free_ms, say(o, s, (enum way)way, ms + way * n, n, way == PRODUCTS ? 0 : wrong));
-free_ms:
-  free(ms);
+  TRY_TO(free_each, count_wrong(s, comm_rank(o->world), comm_size(o->world), &wrong));
+  for (int way = 0; way < WAYS; way++) TRY_TO(free_each, say(o, s, (enum way)way, each + way * n, n, way == PRODUCTS ? 0 : wrong));
+free_each:
+  free(each);
   return err;
 }
 

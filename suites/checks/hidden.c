@@ -169,15 +169,15 @@ static enum err take_run(const struct run_data *run, struct medians *out)
 
 /* --- the bare program ------------------------------------------------------------------- */
 
-/* Median over repeats of the slowest rank; of sums alone the fastest: it came last after the barrier, and the others'
- * times have their wait for it in them. */
-static enum err bare_ms(const struct run_data *run, const char *what, bool fastest, double *out)
+/* Of seconds or processor_seconds the median over repeats of the slowest rank; of sums alone the fastest: it came last
+ * after the barrier, and the others' times have their wait for it in them. */
+static enum err bare_ms(const struct run_data *run, const char *what, const char *key, bool fastest, double *out)
 {
   double chosen[STEPS];
   int ranks = 0;
   const int64_t n = run->config.steps < STEPS ? run->config.steps : STEPS;
   for (size_t i = 0; i < json_array_size(run->records); i++) {
-    const json_t *r = json_array_get(run->records, i), *seconds = json_object_get(r, "got.seconds");
+    const json_t *r = json_array_get(run->records, i), *seconds = json_object_get(r, key);
     if (!evidence_is(r, "measure") || strcmp(evidence_text(r, "got.what"), what) != 0) continue;
     if (evidence_real(r, "got.wrong") != 0) FAIL(ERR_FORMAT, "the bare program summed %g elements wrongly", evidence_real(r, "got.wrong"));
     if ((int64_t)json_array_size(seconds) < n) FAIL(ERR_UNAVAILABLE, "the bare program told %zu of %lld repeats", json_array_size(seconds), (long long)n);
@@ -194,14 +194,19 @@ static enum err bare_ms(const struct run_data *run, const char *what, bool faste
 
 static enum err take_bare(const struct run_data *run, int repeat, struct hidden *out)
 {
-  double both, products, sums;
-  TRY(bare_ms(run, "overlap.both", false, &both));
-  TRY(bare_ms(run, "overlap.products", false, &products));
-  TRY(bare_ms(run, "overlap.sums", true, &sums));
+  static const char *const wall = "got.seconds", *const processor = "got.processor_seconds";
+  double both, products, sums, both_busy, products_busy;
+  TRY(bare_ms(run, "overlap.both", wall, false, &both));
+  TRY(bare_ms(run, "overlap.products", wall, false, &products));
+  TRY(bare_ms(run, "overlap.sums", wall, true, &sums));
+  TRY(bare_ms(run, "overlap.both", processor, false, &both_busy));
+  TRY(bare_ms(run, "overlap.products", processor, false, &products_busy));
   out->bare_alone_ms.each[repeat] = sums;
   out->bare_products_ms.each[repeat] = products;
   out->bare_hidden.each[repeat] = 1 - (both - products) / sums;
   out->bare_slowdown.each[repeat] = both / products;
+  out->bare_processor_ms.each[repeat] = both_busy - products_busy;
+  out->bare_most.each[repeat] = 1 - (both_busy - products_busy) / sums;
   return ERR_OK;
 }
 
@@ -238,6 +243,22 @@ static enum err take_repeat(const struct run_data *const runs[KINDS], int r, str
   return out->has_bare ? take_bare(runs[BARE], r, out) : ERR_OK;
 }
 
+void hidden_probe(const struct run_config *c, struct run_config *silent, struct run_config *alone)
+{
+  *silent = settings_of(c, SILENT);
+  *alone = settings_of(c, ALONE);
+}
+
+enum err hidden_ratio(const struct run_data *silent, const struct run_data *alone, double *percent)
+{
+  struct medians compute = {0}, transfers = {0};
+  TRY(take_run(silent, &compute));
+  TRY(take_run(alone, &transfers));
+  if (!(compute.busy_ms > 0) || isnan(transfers.transfers_ms)) FAIL(ERR_UNAVAILABLE, "no time of compute or of transfers alone was told");
+  *percent = 100 * transfers.transfers_ms / compute.busy_ms;
+  return ERR_OK;
+}
+
 static enum err find(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
                      int repeat, bool bare, const struct run_data *runs[KINDS])
 {
@@ -267,7 +288,7 @@ enum err hidden_measure(const struct run_data *run, const struct companion *want
   struct hidden_figure *const figures[] = {&out->step_ms, &out->silent_ms, &out->compute_ms, &out->alone_ms, &out->exposed_ms,
                                            &out->traced_ms, &out->coverable_ms, &out->hidden, &out->compute_slowdown,
                                            &out->transfer_slowdown, &out->bare_alone_ms, &out->bare_products_ms, &out->bare_hidden,
-                                           &out->bare_slowdown};
+                                           &out->bare_slowdown, &out->bare_processor_ms, &out->bare_most};
   for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) finish(figures[i], HIDDEN_REPEATS);
   return ERR_OK;
 }

@@ -39,7 +39,18 @@ struct hidden {
   struct hidden_figure hidden, compute_slowdown, transfer_slowdown;
   bool has_bare;
   struct hidden_figure bare_alone_ms, bare_products_ms, bare_hidden, bare_slowdown; /* of its products and waits */
+  /* Processor's time that its sums cost a rank, and the largest share that could be hidden if only that were lost:
+   * 1 - bare_processor / bare_alone. */
+  struct hidden_figure bare_processor_ms, bare_most;
 };
+
+/* Where the bare program is a measure: transfers alone, in % of compute alone.  With less there is little to hide, with
+ * more there is nothing to hide it behind. */
+enum { HIDDEN_LEAST = 60, HIDDEN_WANTED = 75, HIDDEN_MOST = 90 };
+/* The two runs that tell this ratio of a case: settings of the silent one and of the one with transfers alone. */
+void hidden_probe(const struct run_config *c, struct run_config *silent, struct run_config *alone);
+/* Of two such runs, in %; medians over steps.  Fails: as hidden_measure(). */
+enum err hidden_ratio(const struct run_data *silent, const struct run_data *alone, double *percent);
 
 /* The runs beside the case's own, in the order in which they are best made: every other repeat backwards. */
 int hidden_companions(const struct run_config *c, struct companion *out, int max);

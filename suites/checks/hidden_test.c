@@ -52,11 +52,13 @@ static void tell_step(struct made *m, int rank, int64_t step, const struct numbe
 static void tell_bare(struct made *m, double more)
 {
   static const char *const what[] = {"overlap.both", "overlap.products", "overlap.sums"};
-  static const double ms[] = {110, 90, 80};
+  static const double ms[] = {110, 90, 80}, busy_ms[] = {105, 90, 20};
   for (int rank = 0; rank < 2; rank++)
     for (int i = 0; i < 3; i++) {
-      json_t *r = made_record(m, "measure", rank, -1, -1), *seconds = json_array();
+      json_t *r = made_record(m, "measure", rank, -1, -1), *seconds = json_array(), *processor = json_array();
       for (int k = 0; k < MADE_STEPS; k++) json_array_append_new(seconds, json_real((ms[i] + (i == 0 ? more : 0) - rank) / 1e3));
+      for (int k = 0; k < MADE_STEPS; k++) json_array_append_new(processor, json_real((busy_ms[i] + (i == 0 ? more : 0) - rank) / 1e3));
+      json_object_set_new(r, "got.processor_seconds", processor);
       json_object_set_new(r, "got.what", json_string(what[i]));
       json_object_set_new(r, "got.seconds", seconds);
       json_object_set_new(r, "got.wrong", json_integer(0));
@@ -149,6 +151,8 @@ static void figures_are_as_defined(void)
     CHECK_NEAR(h.transfer_slowdown.value, 90.0 / 80, 1e-12);
     CHECK_NEAR(h.bare_hidden.value, 1 - 22.0 / 79, 1e-9);
     CHECK_NEAR(h.bare_slowdown.value, 112.0 / 90, 1e-9);
+    CHECK_NEAR(h.bare_processor_ms.value, 17, 1e-9);
+    CHECK_NEAR(h.bare_most.value, 1 - 17.0 / 79, 1e-9);
     CHECK(hidden_agrees(&h));
   }
   teardown();
@@ -289,6 +293,41 @@ static void less_than_nine_tenths_of_the_bare_program_fails(void)
   teardown();
 }
 
+static void a_bare_program_that_hides_nothing_decides_nothing(void)
+{
+  struct verdict v;
+  setup();
+  set_all("with", "got.step_ms", 132);
+  for (int r = 0; r < HIDDEN_REPEATS; r++)
+    for (int rank = 0; rank < 2; rank++) {
+      char role[32];
+      snprintf(role, sizeof role, "rerun%d-bare", r);
+      json_t *seconds = json_array();
+      for (int k = 0; k < MADE_STEPS; k++) json_array_append_new(seconds, json_real(0.200));
+      made_set(of_role(role), "measure", rank, -1, -1, "got.seconds", seconds); /* of the first record: both */
+    }
+  CHECK(judged("bare", &v) == OUTCOME_INCONCLUSIVE);
+  CHECK_TEXT_HAS(v.sentence, "hides nothing (-39 %)");
+  CHECK_TEXT_HAS(v.sentence, "the trainer hides 62 %");
+  CHECK_TEXT_HAS(v.sentence, "at most 78 %");
+  teardown();
+}
+
+static void a_probe_tells_the_ratio_that_is_judged(void)
+{
+  const struct run_config c = a_case();
+  struct run_config silent, alone;
+  double percent;
+  hidden_probe(&c, &silent, &alone);
+  CHECK(!silent.communicate && !silent.align && alone.communicate && alone.align && !alone.overlap);
+  setup();
+  CHECK_OK(hidden_ratio(&of_role("rerun1-silent")->data, &of_role("rerun1-alone")->data, &percent));
+  CHECK_NEAR(percent, 80, 1e-9);
+  json_array_clear(of_role("rerun1-alone")->records);
+  CHECK_ERR(hidden_ratio(&of_role("rerun1-silent")->data, &of_role("rerun1-alone")->data, &percent), ERR_UNAVAILABLE);
+  teardown();
+}
+
 static void a_comparison_needs_about_as_much_to_hide_as_to_hide_it_behind(void)
 {
   static const double backward[] = {28, 49, 93, 95}; /* of which 40 more are compute: 80 ms are 118, 90, 60 and 59 % */
@@ -314,6 +353,8 @@ int main(void)
     TEST(what_is_missing_or_contradicts_itself_gives_no_figure),
     TEST(a_figure_passes_only_if_clock_and_streams_agree),
     TEST(less_than_nine_tenths_of_the_bare_program_fails),
+    TEST(a_bare_program_that_hides_nothing_decides_nothing),
+    TEST(a_probe_tells_the_ratio_that_is_judged),
     TEST(a_comparison_needs_about_as_much_to_hide_as_to_hide_it_behind),
   };
   return test_main("hidden communication", tests, sizeof tests / sizeof *tests);

@@ -1,5 +1,6 @@
 /* timed.c - cases that are judged from runs which have the machine to themselves. */
 #include "harness/timed.h"
+#include "harness/fit.h"
 #include "harness/interrupt.h"
 #include "harness/proof.h"
 #include "harness/sample.h"
@@ -105,10 +106,12 @@ static enum err time_trial(struct session *s, int index)
              (long long)run->config.threads, s->world.slots, passed);
     return settle(s, index, OUTCOME_SKIPPED, why);
   }
+  const int cores_each = sleeps ? 0 : (int)run->config.threads; /* probes are runs, too: the list of runs may move */
+  if (t->suite->kind == KIND_OVERLAP) TRY(fit_trial(s, index));
   struct env e;
   env_look(250, &e);
   t->elsewhere = e.busy_elsewhere;
-  return run_all(s, t, sleeps ? 0 : (int)run->config.threads);
+  return run_all(s, t, cores_each);
 }
 
 /* What was timed has trained: on cores of its own, to losses that are numbers, with replicas equal at the end. */

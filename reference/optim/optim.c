@@ -316,10 +316,26 @@ static enum err find_factor(struct optim *o)
   return op_clip_factor(o->given.compute, &factor, &norm, &squares, o->given.run->clip);
 }
 
+/* The same place of the next rank's piece of its bucket. */
+static int64_t foreign_place(const struct flat *f, int64_t at)
+{
+  int b = 0;
+  while (at >= f->buckets[b].first + f->buckets[b].count) b++;
+  const struct flat_bucket *k = &f->buckets[b];
+  return k->first + (at - k->first + k->count / f->shards) % k->count;
+}
+
+static struct tensor gradient_of(const struct optim *o, const struct flat_piece *p)
+{
+  struct flat_piece read = *p;
+  if (fault_is(FAULT_Z_FOREIGN_PIECE) && o->given.gradients.hold == FLAT_PIECES) read.flat = foreign_place(o->given.flat, p->flat);
+  return flat_view(&o->given.gradients, &read);
+}
+
 /* What is kept of a piece: w, m, v; the last two are not read under SGD. */
 static enum err update_piece(struct optim *o, const struct flat_piece *p, const struct tensor kept[3])
 {
-  const struct tensor w = kept[0], m = kept[1], v = kept[2], g = flat_view(&o->given.gradients, p);
+  const struct tensor w = kept[0], m = kept[1], v = kept[2], g = gradient_of(o, p);
   const struct tensor lr = optim_lr(o), factor = optim_factor(o);
   const bool rounds = o->given.rounded.at != NULL;
   const struct tensor copy = rounds ? flat_view(&o->given.rounded, p) : w, *rounded = rounds ? &copy : NULL;

@@ -287,6 +287,7 @@ static const struct {
   {FAULT_PP_SEND_BUFFER_FREED_EARLY, cuts_stage_received_poison},
   {FAULT_PR_OVERFLOW_NOT_GLOBAL, precision_ranks_decide_apart},
   {FAULT_PR_GRAD_NORM_IN_FP16, precision_norm_is_a_half},
+  {FAULT_Z_FOREIGN_PIECE, shares_update_read_what_is_dead},
   {FAULT_CLIP_INF_HANDLING, infinite_norm},
   {FAULT_OV_MEMORY_RECYCLED_BEFORE_USE, streams_staging_was_poisoned},
   {FAULT_Z_UNINITIALISED_COMM_BUFFER, poison_read},

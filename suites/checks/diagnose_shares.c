@@ -42,6 +42,16 @@ bool shares_shard_is_walked_wrongly(const struct signs *s)
   return starts_well(s) && signs_failed(s, "replicas") == NULL && update != NULL && strstr(update->worst, "] at step 0") != NULL;
 }
 
+/* Gradients, norm and factor of the first step are numbers, the weights that it left are not: what others' pieces hold
+ * of gradients ended its life in poison before the update. */
+bool shares_update_read_what_is_dead(const struct signs *s)
+{
+  const struct verdict *finite = signs_failed(s, "finite");
+  const double norm = evidence_value(s->run, "step", 0, 0, -1, "got.norm");
+  return starts_well(s) && s->run->config.poison_end && finite != NULL && strstr(finite->worst, "of weights of") != NULL &&
+         strstr(finite->worst, "at step 1") != NULL && isfinite(norm);
+}
+
 /* Bits change with overlap alone, in a loss before in anything that a backward leaves. */
 bool shares_weights_were_read_early(const struct signs *s)
 {

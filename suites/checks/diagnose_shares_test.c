@@ -59,6 +59,22 @@ static void an_update_of_other_elements_was_walked_wrongly(void)
   teardown();
 }
 
+/* Weights that are no numbers after a step whose norm is one, where what ends is poisoned. */
+static void an_update_that_made_no_numbers_read_what_is_dead(void)
+{
+  setup();
+  w.b.run.data.config.poison_end = true;
+  made_bend(&w.b.run, "weights", 1, "c_fc.weight", 1.0, NAN);
+  CHECK(whole_named(&w, FAULT_Z_FOREIGN_PIECE));
+  made_set(&w.b.run, "step", 0, 0, -1, "got.norm", json_null()); /* no number */
+  CHECK(strcmp(whole_diagnose(&w), "z-foreign-piece") != 0);
+  teardown();
+  setup();
+  made_bend(&w.b.run, "weights", 1, "c_fc.weight", 1.0, NAN);
+  CHECK(strcmp(whole_diagnose(&w), "z-foreign-piece") != 0);
+  teardown();
+}
+
 /* A loss that overlap changes; gradients that it changes are not weights read too early. */
 static void a_loss_that_overlap_changes_read_weights_early(void)
 {
@@ -79,6 +95,7 @@ int main(void)
     TEST(norms_of_shards_make_the_whole_together),
     TEST(other_weights_of_equal_gradients_were_handed_on_stale),
     TEST(an_update_of_other_elements_was_walked_wrongly),
+    TEST(an_update_that_made_no_numbers_read_what_is_dead),
     TEST(a_loss_that_overlap_changes_read_weights_early),
   };
   return test_main("diagnose_shares", tests, sizeof tests / sizeof *tests);

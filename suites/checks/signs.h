@@ -60,6 +60,7 @@ bool offload_place_was_filled_early(const struct signs *s);
 
 bool shares_norm_is_of_a_shard(const struct signs *s);
 bool shares_stale_weights_were_handed_on(const struct signs *s);
+bool shares_update_read_what_is_dead(const struct signs *s);
 bool shares_shard_is_walked_wrongly(const struct signs *s);
 bool shares_weights_were_read_early(const struct signs *s);
 

@@ -55,7 +55,8 @@ bool ending_error(const char *dir, char *text, size_t bytes, enum status *status
   {
     const char *kind = json_string_value(json_object_get(r, "kind")), *error = record_get_text(r, "got.error");
     if (found || kind == NULL || strcmp(kind, "done") != 0 || error == NULL || *error == '\0' || ending_is_last_words(r)) continue;
-    snprintf(text, bytes, "rank %lld: %s", (long long)record_get_int(r, "rank", -1), error);
+    if (strncmp(error, "rank ", 5) == 0) snprintf(text, bytes, "%s", error); /* which all ranks were told */
+    else snprintf(text, bytes, "rank %lld: %s", (long long)record_get_int(r, "rank", -1), error);
     *status = status_of(record_get_text(r, "got.error_kind"));
     found = true;
   }
@@ -63,11 +64,20 @@ bool ending_error(const char *dir, char *text, size_t bytes, enum status *status
   return found;
 }
 
+/* Of "Process name: [[job,1],rank]": Open MPI's words for the first process that ended with another status than 0. */
+static int rank_exited(const char *tail)
+{
+  const char *name = strstr(tail, "Process name: [[");
+  int rank;
+  return name && sscanf(name, "Process name: [[%*d,%*d],%d]", &rank) == 1 ? rank : -1;
+}
+
 /* Which rank a signal took: named by the launcher, or by the process id that it names. */
 static int rank_hit(const char *tail, const struct stall_rank *ranks, int n)
 {
   const long named = number_after(tail, "process rank ");
   if (named >= 0) return (int)named;
+  if (rank_exited(tail) >= 0) return rank_exited(tail);
   const long pid = number_after(tail, "PID ");
   for (int i = 0; i < n; i++)
     if (pid > 0 && ranks[i].pid == pid) return ranks[i].rank;

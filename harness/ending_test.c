@@ -56,6 +56,18 @@ static void open_mpi_names_the_rank(void)
   CHECK_TEXT_HAS(e.text, "rank 1 in step 3, last collective dp #11 allreduce");
 }
 
+/* The same for kill -15, which the rank turns into an exit of its own, after last words. */
+static void a_rank_that_ended_itself_on_a_signal_is_named(void)
+{
+  struct job_end e;
+  CHECK_OK(results_clean_run(dir));
+  two_slots();
+  exited(143, "mpirun detected that one or more processes exited with non-zero status, thus causing\n"
+              "the job to be terminated. The first process to do so was:\n\n  Process name: [[6126,1],1]\n  Exit code:    143\n-----\n", &e);
+  CHECK(strcmp(e.end, "killed") == 0 && e.status == SIGTERM);
+  CHECK_TEXT_HAS(e.text, "rank 1 was ended by signal 15");
+}
+
 /* The text of MPICH 4.0.2 (Hydra): it names the process, the slots know its rank. */
 static void mpich_names_the_process(void)
 {
@@ -82,6 +94,18 @@ static void a_ranks_own_reason_comes_first(void)
   exited(1, "mpirun noticed that process rank 0 with PID 4242 on node vm exited on signal 15 (Terminated).\n", &e);
   CHECK(strcmp(e.end, "exited") == 0 && e.status == STATUS_USAGE);
   CHECK_TEXT_HAS(e.text, "rank 1: corpus: no such directory");
+}
+
+static const char on_another[] = "{\"schema\":1,\"kind\":\"done\",\"case\":\"x\",\"rank\":0,\"got.error\":\"rank 1: no memory\",\"got.error_kind\":\"memory\"}\n";
+
+static void a_reason_that_names_a_rank_names_it_once(void)
+{
+  char text[128];
+  enum status status;
+  CHECK_OK(results_clean_run(dir));
+  write_file("rank0.jsonl", on_another, sizeof on_another - 1);
+  CHECK(ending_error(dir, text, sizeof text, &status));
+  CHECK(strcmp(text, "rank 1: no memory") == 0);
 }
 
 static void last_words_are_no_reason(void)
@@ -113,6 +137,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(open_mpi_names_the_rank),        TEST(mpich_names_the_process),
     TEST(a_ranks_own_reason_comes_first), TEST(last_words_are_no_reason),
+    TEST(a_rank_that_ended_itself_on_a_signal_is_named), TEST(a_reason_that_names_a_rank_names_it_once),
     TEST(without_any_word_the_last_line_is_quoted),
   };
   snprintf(dir, sizeof dir, "/tmp/ending_test.%d", (int)getpid());

@@ -141,9 +141,7 @@ static void take_mfu(const struct run_data *run, double tokens, double seconds, 
   json_array_foreach(run->records, i, r) if (device == NULL && is_kind(r, "run")) device = record_get_text(r, "env.gpu");
   out->mfu = NAN;
   if (device == NULL) return;
-  const double peak = peak_dense(device, (enum precision)run->config.precision) * (double)config_ranks(&run->config);
-  if (isnan(peak)) return;
-  out->mfu = peak_flops(&run->config, tokens, false) / seconds / peak;
+  out->mfu = peak_mfu(&run->config, device, tokens, seconds, false);
   if (out->mfu > 1) refuse(out, false, "MFU above 1: faster than the devices' dense peak");
 }
 

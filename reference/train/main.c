@@ -93,9 +93,12 @@ static enum err check_runs(const struct request *r, struct run_config *runs)
 
 /* --- the job ---------------------------------------------------------------------------- */
 
+/* rank: of the error; -1: all ranks have it, and its text says whose it is where that matters. */
 static void print_error(int rank, const char *where)
 {
-  fprintf(stderr, "shardmark-train: rank %d: %s%s%s (%s)\n", rank, where, where[0] ? ": " : "", err_text(), err_trail());
+  char whose[32] = "";
+  if (rank >= 0 && strncmp(err_text(), "rank ", 5) != 0) snprintf(whose, sizeof whose, "rank %d: ", rank);
+  fprintf(stderr, "shardmark-train: %s: %s%s (%s)\n", where, whose, err_text(), err_trail());
 }
 
 static void end_job(void) { abort(); } /* the launcher ends the other ranks */
@@ -117,7 +120,7 @@ static enum err run_all(struct comm_world *w, const struct run_config *runs, int
   for (int i = 0; i < n; i++) {
     bool fatal;
     const enum err err = job_run(w, &runs[i], words, &fatal);
-    if (err && (fatal || comm_rank(w) == 0)) print_error(comm_rank(w), runs[i].name);
+    if (err && (fatal || comm_rank(w) == 0)) print_error(fatal ? comm_rank(w) : -1, runs[i].name);
     if (fatal) comm_world_abort(w, err_status(err));
     if (err > worst) worst = err;
   }
@@ -131,7 +134,7 @@ static enum err run_job(const struct request *r, struct run_config *runs)
   enum err err = comm_world_open(&w);
   if (err == ERR_OK) err = agree_on_runs(w, r, runs);
   if (err == ERR_OK) err = comm_agree(w, last_words_start(w, &words));
-  if (err && (w == NULL || comm_rank(w) == 0)) print_error(0, "start");
+  if (err && (w == NULL || comm_rank(w) == 0)) print_error(-1, "start");
   if (err == ERR_OK) {
     log_setup(LOG_NORMAL, comm_rank(w));
     err = run_all(w, runs, r->n_files, words);

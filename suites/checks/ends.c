@@ -83,7 +83,10 @@ void ends_judge(const struct run_data *run, const struct companion *wanted, cons
   }
   if (!evidence_ended(run)) { /* these statuses mean: not judged, by the machine's fault or the settings' */
     const bool cannot_run = strcmp(run->end, "exited") == 0 && (run->status == STATUS_INVALID || run->status == STATUS_USAGE);
-    verdict_say(out, cannot_run ? OUTCOME_INVALID : OUTCOME_FAIL, "the run %s with status %d: %s", run->end, run->status, run->text);
+    if (strcmp(run->end, "exited") == 0)
+      verdict_say(out, cannot_run ? OUTCOME_INVALID : OUTCOME_FAIL, "the run ended with status %d: %s", run->status, run->text);
+    else if (strcmp(run->end, "killed") == 0) verdict_say(out, OUTCOME_FAIL, "the run was killed by signal %d: %s", run->status, run->text);
+    else verdict_say(out, OUTCOME_FAIL, "the run was %s: %s", run->end, run->text);
     return;
   }
   if (!complete(run, out)) return;

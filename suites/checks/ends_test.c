@@ -26,7 +26,7 @@ static void a_hang_and_a_crash_fail_with_the_watchers_words(void)
   snprintf(b.run.data.end, sizeof b.run.data.end, "killed");
   b.run.data.status = 9;
   CHECK(bench_judge(&b, "ends") == OUTCOME_FAIL);
-  CHECK_TEXT_HAS(b.verdict.sentence, "9");
+  CHECK_TEXT_HAS(b.verdict.sentence, "killed by signal 9: rank 0");
   snprintf(b.run.data.end, sizeof b.run.data.end, "interrupted");
   CHECK(bench_judge(&b, "ends") == OUTCOME_INVALID);
   bench_teardown(&b);

@@ -51,3 +51,9 @@ double peak_hardware_flops(const struct run_config *c, double valid_tokens)
   const struct predicted p = without_padding(c);
   return (p.flops_causal + p.again_causal) * share(c, valid_tokens);
 }
+
+double peak_mfu(const struct run_config *c, const char *device, double valid_tokens, double seconds, bool full)
+{
+  const double peak = peak_dense(device, (enum precision)c->precision) * (double)config_ranks(c);
+  return peak_flops(c, valid_tokens, full) / seconds / peak;
+}

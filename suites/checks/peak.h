@@ -14,6 +14,8 @@ double peak_dense(const char *device, enum precision precision);
 /* FLOPs of a step that trained so many tokens: those of predict() for as large a share of the batch, the
  * vocabulary's padding beyond the model's own left out.  full: attention's whole square, else its causal half. */
 double peak_flops(const struct run_config *c, double valid_tokens, bool full);
+/* MFU of all ranks' devices, of steps that trained so many tokens in so many seconds; NaN: the device's peak is not known. */
+double peak_mfu(const struct run_config *c, const char *device, double valid_tokens, double seconds, bool full);
 /* The same and what recompute makes again, attention's causal half: for HFU alone. */
 double peak_hardware_flops(const struct run_config *c, double valid_tokens);
 

@@ -2,6 +2,7 @@
 #include "speed.h"
 
 #include "evidence.h"
+#include "median.h"
 #include "peak.h"
 
 #include <math.h>
@@ -55,12 +56,6 @@ static double slowest(const struct run_data *run, int64_t step)
   return ms;
 }
 
-static int by_size(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Tokens of the timed steps; their times in ms[]. */
 static double gather(const struct run_data *run, int64_t warm, double *ms, double *all_tokens, struct speed *out)
 {
@@ -109,13 +104,12 @@ void speed_take(const struct run_data *run, int64_t warm, struct speed *out)
   for (int64_t i = 0; i < out->steps; i++) wall_ms += ms[i];
   if (out->steps == 0 || !(wall_ms > 0)) refuse(out, OUTCOME_INVALID, "no step is left to be timed after %lld", (long long)warm);
   if (out->outcome == OUTCOME_PASS) {
-    qsort(ms, (size_t)out->steps, sizeof *ms, by_size);
-    out->step_ms = ms[out->steps / 2];
-    out->tokens_per_s = tokens / wall_ms * 1e3;
-    const double peak = peak_dense(out->device, (enum precision)c->precision) * evidence_ranks(run), seconds = wall_ms / 1e3;
-    out->mfu_causal = peak_flops(c, tokens, false) / seconds / peak;
-    out->mfu_full = peak_flops(c, tokens, true) / seconds / peak;
-    out->hfu = peak_hardware_flops(c, tokens) / seconds / peak;
+    const double seconds = wall_ms / 1e3;
+    out->step_ms = median_sorting(ms, (int)out->steps);
+    out->tokens_per_s = tokens / seconds;
+    out->mfu_causal = peak_mfu(c, out->device, tokens, seconds, false);
+    out->mfu_full = peak_mfu(c, out->device, tokens, seconds, true);
+    out->hfu = out->mfu_causal * (peak_hardware_flops(c, tokens) / peak_flops(c, tokens, false)); /* the same where nothing is made again */
     if (out->mfu_causal > 1) refuse(out, OUTCOME_INVALID, "MFU of %.2f: faster than the device's dense peak", out->mfu_causal);
   }
   free(ms);

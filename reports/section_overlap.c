@@ -149,13 +149,13 @@ enum err section_overlap(const struct evidence *e, struct page *p)
   size_t i;
   if (json_array_size(records) == 0) goto done;
   page_heading(p, "Overlap: transfers over replicas that compute hides");
-  page_text(p, "Alone: all transfers of a step with nothing else running and a barrier before each, from the last rank that was ready to "
-               "the last that was done. Exposed: the step less the same step without these transfers, in which buffers hold valid earlier "
-               "data; by the streams: waits of the compute stream for transfers, and how much longer it was busy. Hidden: 1 - exposed / "
-               "alone; below 0 where transfers cost the step more than they take alone. Coverable: the smaller of alone and the compute "
-               "left once the first bucket is ready. Medians over steps of a run, then over repeats taken in turn. The bare program makes the "
-               "same products and the same sums and nothing else; at most: what it would hide if compute lost only the processor's "
-               "time that the sums take.");
+  page_text(p, "Alone: all transfers of a step with nothing else running and a barrier before each, from the last rank that was ready "
+               "to the last that was done. Exposed: the step less the same step without these transfers, in which buffers hold valid "
+               "earlier data; by the streams: waits of the compute stream for transfers and of a step's last sum for other ranks, and "
+               "how much longer it was busy. Hidden: 1 - exposed / alone; below 0 where transfers cost the step more than they take "
+               "alone. Coverable: the smaller of alone and the compute left once the first bucket is ready. Medians over steps of a "
+               "run, then over repeats taken in turn. The bare program makes the same products and the same sums and nothing else; at "
+               "most: what it would hide if compute lost only the processor's time that the sums take.");
   TRY_TO(done, draw_parts(p, records));
   TRY_TO(done, draw_beside_bare(p, records));
   json_array_foreach(records, i, record) json_array_append_new(rows, row_of(record));

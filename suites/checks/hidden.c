@@ -89,6 +89,20 @@ static double time_at(const json_t *time, const char *key, size_t i)
   return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+/* How long a rank waited in the last sum over ranks of a step, its loss.  A rank that began earlier than others waits for
+ * them in its transfers, and where those are silent here. */
+static double last_sum_ms(const json_t *trace, const json_t *time)
+{
+  char op[32], group[32];
+  double ms = 0;
+  size_t i;
+  const json_t *call;
+  json_array_foreach(json_object_get(trace, "got.calls"), i, call)
+    if (json_is_string(call) && sscanf(json_string_value(call), "%*d %31s %31s", op, group) == 2 && strcmp(group, "sums") == 0)
+      ms = time_at(time, "got.calls_end_ms", i) - time_at(time, "got.calls_ready_ms", i);
+  return ms;
+}
+
 /* Weights are gathered beside the next step's forward. */
 static bool gathers_beside_next(const struct run_config *c) { return (c->zero == 1 || c->zero == 2) && c->overlap_gather; }
 
@@ -138,7 +152,7 @@ static enum err take_step(const struct run_data *run, int64_t step, struct one_s
     for (size_t i = 0; i < sizeof busy / sizeof *busy; i++) sum += evidence_real(times[r], busy[i]);
     out->step_ms = fmax(out->step_ms, evidence_real(times[r], "got.step_ms"));
     out->busy_ms = fmax(out->busy_ms, sum);
-    out->stream_ms = fmax(out->stream_ms, sum + evidence_real(times[r], "got.exposed_replicas_ms"));
+    out->stream_ms = fmax(out->stream_ms, sum + evidence_real(times[r], "got.exposed_replicas_ms") + last_sum_ms(traces[r], times[r]));
   }
   return add_transfers(traces, times, ranks, gathers_beside_next(&run->config), out);
 }

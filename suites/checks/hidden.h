@@ -8,7 +8,8 @@
  *
  *   alone       time of all transfers of a step, in `alone`: from the last rank's being ready to the last rank's end
  *   exposed     step time with - step time silent, of the slowest rank; and read from the streams: what the compute
- *               stream waited for transfers and was busy, with, less the same silent
+ *               stream waited for transfers and was busy, and what the sum of losses at the step's end waited for others,
+ *               with, less the same silent
  *   hidden      1 - exposed / alone
  *   coverable   min(alone, compute left from the first transfer's being ready to the end of the last backward, silent; and
  *               the next step's forward, where weights are gathered beside it)

@@ -158,6 +158,50 @@ static void figures_are_as_defined(void)
   teardown();
 }
 
+/* Rank 0 begins 10 ms before rank 1.  With transfers it waits for rank 1 in them, without in the sum of losses. */
+static void a_rank_that_begins_early_changes_neither_reading(void)
+{
+  struct hidden h;
+  setup();
+  for (int r = 0; r < HIDDEN_REPEATS; r++)
+    for (int silent = 0; silent < 2; silent++) {
+      char role[32];
+      snprintf(role, sizeof role, "rerun%d-%s", r, silent ? "silent" : "with");
+      struct made *m = r == 0 && !silent ? &made[RUNS - 1] : of_role(role);
+      for (int64_t step = 0; step < MADE_STEPS; step++) {
+        made_set(m, "time", 0, step, -1, "got.step_ms", json_real(silent ? 112 : 142 + r));
+        made_set(m, "trace", 0, step, -1, "got.calls",
+                 json_pack("[s,s,s,s]", "1 allreduce sums scalar float64 1 8 -1", "1 allreduce dp transfer float32 66 264 0",
+                           "3 allreduce dp transfer float32 30 120 0", "2 allreduce sums scalar float64 2 16 -1"));
+        made_set(m, "trace", 1, step, -1, "got.calls",
+                 json_pack("[s,s,s,s]", "1 allreduce sums scalar float64 1 8 -1", "1 allreduce dp transfer float32 66 264 1",
+                           "3 allreduce dp transfer float32 30 120 1", "2 allreduce sums scalar float64 2 16 -1"));
+        made_set(m, "time", 0, step, -1, "got.exposed_replicas_ms", json_real(silent ? 0 : 20));
+        for (int rank = 0; rank < 2; rank++) {
+          made_set(m, "time", rank, step, -1, "got.calls_ready_ms", json_pack("[f,f,f,f]", 1.0, 40.0, 70.0, 200.0));
+          made_set(m, "time", rank, step, -1, "got.calls_end_ms", json_pack("[f,f,f,f]", 2.0, 80.0, 90.0, silent && rank == 0 ? 211.0 : 201.0));
+        }
+      }
+    }
+  for (int r = 0; r < HIDDEN_REPEATS; r++) {
+    char role[32];
+    snprintf(role, sizeof role, "rerun%d-alone", r);
+    for (int64_t step = 0; step < MADE_STEPS; step++)
+      for (int rank = 0; rank < 2; rank++) { /* two transfers there, too */
+        made_set(of_role(role), "trace", rank, step, -1, "got.calls",
+                 json_pack("[s,o,o,s]", "1 allreduce sums scalar float64 1 8 -1", json_sprintf("1 allreduce dp transfer float32 66 264 %d", rank),
+                           json_sprintf("3 allreduce dp transfer float32 30 120 %d", rank), "2 allreduce sums scalar float64 2 16 -1"));
+        made_set(of_role(role), "time", rank, step, -1, "got.calls_ready_ms", json_pack("[f,f,f,f]", 1.0, 100.0, 155.0, 200.0));
+        made_set(of_role(role), "time", rank, step, -1, "got.calls_end_ms", json_pack("[f,f,f,f]", 2.0, 150.0, 185.0, 201.0));
+      }
+  }
+  if (CHECK_OK(measure(&h))) {
+    CHECK(h.exposed_ms.value == 32);
+    CHECK(h.traced_ms.value == 30); /* 120 + 20 + 1, less 100 + 11; without the sum it would be 40 */
+  }
+  teardown();
+}
+
 static void what_is_covered_is_no_more_than_there_is(void)
 {
   struct hidden h;
@@ -347,6 +391,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(every_repeat_asks_for_each_kind_once_and_in_turn),
     TEST(figures_are_as_defined),
+    TEST(a_rank_that_begins_early_changes_neither_reading),
     TEST(what_is_covered_is_no_more_than_there_is),
     TEST(what_goes_on_into_the_next_step_can_be_hidden_there),
     TEST(clock_and_streams_agree_within_a_tenth_or_a_fiftieth_of_alone),

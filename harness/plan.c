@@ -179,8 +179,14 @@ enum err plan_add_skipped(struct plan *p, const struct suite *s, const struct su
   return ERR_OK;
 }
 
-/* A fault that shows as a hang needs a job of its own, and no patience. */
+/* A fault that shows as a hang needs a job of its own, and no patience.  One that shows in equal bits, too, ends. */
 static const double hang_seconds = 5;
+
+static bool may_hang(enum fault f)
+{
+  const char *shows = fault_rows[f].observable;
+  return f != FAULT_NONE && strstr(shows, "O14") && !strstr(shows, "O8");
+}
 
 enum err plan_add_trial(struct plan *p, const struct suite *s, const struct suite_case *of, const char *name,
                         const struct run_config *c, enum trial_part part, int *out)
@@ -198,7 +204,7 @@ enum err plan_add_trial(struct plan *p, const struct suite *s, const struct suit
   TRY(shared_run(p, label, c, 0, &t->run));
   struct run *r = &p->runs[t->run];
   r->seconds = of->seconds;
-  if (t->fault != FAULT_NONE && strstr(fault_rows[t->fault].observable, "O14")) {
+  if (may_hang(t->fault)) {
     r->alone = true;
     if (r->seconds > hang_seconds) r->seconds = hang_seconds;
   }

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TRIES = 4, PAIRS = 3, MARGIN = 6, GROWTH_MAX = 16 }; /* MARGIN: inside of the band, %, so that noise does not leave it */
+enum { TRIES = 4, PAIRS = 2, STEPS = 4, GROWTH_MAX = 16 };
+enum { MARGIN = 6 }; /* inside of the band, %, so that noise does not leave it */
 
 int64_t fit_next(int64_t now, double percent, int64_t most)
 {
@@ -39,6 +40,7 @@ static enum err resize(struct run_config *c, int64_t micro_batch)
 static enum err add_probe(struct plan *p, const struct trial *t, const struct run_config *c, int attempt, int number, int *out)
 {
   struct run_config probe = *c;
+  if (probe.steps > STEPS) probe.steps = STEPS;
   snprintf(probe.name, sizeof probe.name, "%.90s-fit%d-%s%d", t->name, attempt + 1, number % 2 ? "alone" : "silent", number / 2 + 1);
   TRY(config_finish(&probe));
   TRY(plan_add_run(p, probe.name, &probe, t->of->seconds, out));

@@ -179,17 +179,23 @@ static struct flow_end flow_end(struct writer *w, const struct told *told, const
   return (struct flow_end){rank, tid_of(rank, stream), ns_at(w, rank, real(t->span, "got.start_ms", i)), ns_at(w, rank, real(t->span, "got.end_ms", i))};
 }
 
-/* The clocks of two hosts may be wrong by as much as a short message takes: such a one is left out, not bent. */
-static void put_flow(struct writer *w, const char *name, struct flow_end a, struct flow_end b)
+/* From the beginning of a to where b's own part begins, which was waiting before: a slice inside b's, so that b has one that begins
+ * after a's, by which Perfetto tells from where to where.  The clocks of two hosts may be wrong by as much as a short message takes:
+ * such a one is left out, not bent. */
+static void put_flow(struct writer *w, const char *name, int64_t step, struct flow_end a, struct flow_end b)
 {
-  if (a.to <= a.from || b.to <= b.from || b.to - 1 < a.from) {
+  const int64_t begin = b.from > a.from ? b.from : a.from + 1;
+  if (a.to <= a.from || b.to <= begin) {
     w->left_out++;
     return;
   }
   const json_int_t id = ++w->flows;
+  if (begin > b.from)
+    put(w, json_pack("{s:s,s:s,s:s,s:i,s:i,s:o,s:o,s:{s:I}}", "ph", "X", "name", "transfer", "cat", "transfer", "pid", pid_of(b.rank), "tid", b.tid, "ts",
+                     us(begin), "dur", us(b.to - begin), "args", "step", (json_int_t)step));
   put(w, json_pack("{s:s,s:s,s:s,s:I,s:i,s:i,s:o}", "ph", "s", "name", name, "cat", "flow", "id", id, "pid", pid_of(a.rank), "tid", a.tid, "ts", us(a.from)));
   put(w, json_pack("{s:s,s:s,s:s,s:s,s:I,s:i,s:i,s:o}", "ph", "f", "bp", "e", "name", name, "cat", "flow", "id", id, "pid", pid_of(b.rank), "tid", b.tid, "ts",
-                   us(b.to - 1)));
+                   us(begin)));
 }
 
 /* Of a message from its sender, else from whoever came last. */
@@ -205,14 +211,14 @@ static int source_of(const struct graph *g, const struct graph_group *group, con
   return last;
 }
 
-static void put_flows(struct writer *w, const struct told *told, const struct graph *g)
+static void put_flows(struct writer *w, int64_t step, const struct told *told, const struct graph *g)
 {
   for (int i = 0; i < g->n_groups; i++) {
     const struct graph_group *group = &g->groups[i];
     const int from = source_of(g, group, told);
     for (int k = 0; k < group->n; k++) {
       const int to = g->members[group->first + k];
-      if (to != from) put_flow(w, group->message ? "message" : "last to come", flow_end(w, told, g, from), flow_end(w, told, g, to));
+      if (to != from) put_flow(w, group->message ? "message" : "last to come", step, flow_end(w, told, g, from), flow_end(w, told, g, to));
     }
   }
 }
@@ -235,7 +241,7 @@ static enum err put_step(struct writer *w, int64_t step, struct told *told)
     if (!*w->why) snprintf(w->why, sizeof w->why, "step %" PRId64 " has no flows: %.200s", step, err_text());
     return ERR_OK;
   }
-  put_flows(w, told, &g);
+  put_flows(w, step, told, &g);
   graph_free(&g);
   return ERR_OK;
 }

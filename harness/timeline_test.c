@@ -109,15 +109,17 @@ static int count(const json_t *events, const char *phase, const char *name)
   return n;
 }
 
-/* The slice that holds an instant of its thread; NULL: none. */
+/* The innermost slice that holds an instant of its thread; NULL: none. */
 static const json_t *slice_at(const json_t *events, const json_t *e)
 {
   const double ts = number(e, "ts");
+  const json_t *found = NULL;
   for (size_t i = 0; i < json_array_size(events); i++) {
     const json_t *x = json_array_get(events, i);
-    if (is(x, "X") && one_thread(x, e) && number(x, "ts") <= ts && ts < number(x, "ts") + number(x, "dur")) return x;
+    if (!is(x, "X") || !one_thread(x, e) || number(x, "ts") > ts || ts >= number(x, "ts") + number(x, "dur")) continue;
+    if (found == NULL || number(x, "ts") >= number(found, "ts")) found = x;
   }
-  return NULL;
+  return found;
 }
 
 /* Metadata of that kind with what it says, of e's process, and of its thread if it is one's. */
@@ -137,15 +139,18 @@ static bool slice_is_whole(const json_t *events, const json_t *e)
   bool good = number(e, "ts") >= 0 && number(e, "dur") >= 0 && *text(e, "name") && *text(e, "cat") && json_is_object(json_object_get(e, "args"));
   good = good && has_metadata(events, e, "process_name", "name") && has_metadata(events, e, "process_sort_index", "sort_index");
   good = good && has_metadata(events, e, "thread_name", "name") && has_metadata(events, e, "thread_sort_index", "sort_index");
-  for (size_t i = 0; good && i < json_array_size(events); i++) { /* slices of one thread lie side by side */
+  const double from = number(e, "ts"), to = from + number(e, "dur"), least = 1e-6; /* below a nanosecond */
+  for (size_t i = 0; good && i < json_array_size(events); i++) { /* slices of one thread lie side by side, or a transfer in its call */
     const json_t *x = json_array_get(events, i);
-    if (x == e || !is(x, "X") || !one_thread(x, e)) continue;
-    good = number(x, "ts") + number(x, "dur") <= number(e, "ts") + 1e-6 || number(e, "ts") + number(e, "dur") <= number(x, "ts") + 1e-6;
+    const double first = number(x, "ts"), last = first + number(x, "dur");
+    if (x == e || !is(x, "X") || !one_thread(x, e) || last <= from + least || to <= first + least) continue;
+    const bool inside = first > from && last <= to + least, around = first < from && to <= last + least;
+    good = (inside && strcmp(text(x, "name"), "transfer") == 0) || (around && strcmp(text(e, "name"), "transfer") == 0);
   }
   return good;
 }
 
-/* A start has one end, not before it, both inside slices of other ranks. */
+/* A start has one end, both inside slices of other ranks, the second of which begins later. */
 static bool flow_is_whole(const json_t *events, const json_t *s)
 {
   const json_t *end = NULL;
@@ -158,7 +163,7 @@ static bool flow_is_whole(const json_t *events, const json_t *s)
     if (is(x, "f")) end = x;
   }
   return starts == 1 && ends == 1 && same(s, end, "name") && same(s, end, "cat") && strcmp(text(end, "bp"), "e") == 0 && !same(s, end, "pid") &&
-         number(end, "ts") >= number(s, "ts") && slice_at(events, s) && slice_at(events, end);
+         slice_at(events, s) && slice_at(events, end) && number(slice_at(events, end), "ts") > number(slice_at(events, s), "ts");
 }
 
 static bool follows_the_format(const json_t *all)
@@ -192,7 +197,7 @@ static void a_trace_follows_the_format(void)
     const json_t *events = json_object_get(all, "traceEvents");
     CHECK(follows_the_format(all));
     CHECK(count(events, "M", "process_name") == 2 && count(events, "X", "data") == 6);
-    CHECK(count(events, "X", NULL) == 3 * (4 + (pp == 1 ? 14 : 4)) && count(events, "i", "end") == 6);
+    CHECK(count(events, "X", NULL) == 3 * (4 + (pp == 1 ? 14 + 3 : 4 + 1)) && count(events, "i", "end") == 6);
     CHECK(count(events, "s", NULL) == 3 * (pp == 1 ? 3 : 1));
     CHECK(!exists("trace.json.tmp"));
     json_decref(all);
@@ -252,7 +257,8 @@ static void a_flow_comes_from_whom_was_waited_for(void)
   for (size_t i = 0; i < json_array_size(events); i++) {
     const json_t *e = json_array_get(events, i);
     if (is(e, "s")) CHECK(number(e, "pid") == 1 && number(e, "ts") == 11500 && strcmp(text(slice_at(events, e), "name"), "send outputs") == 0);
-    if (is(e, "f")) CHECK(number(e, "pid") == 2 && strcmp(text(slice_at(events, e), "name"), "recv outputs") == 0);
+    if (is(e, "f")) CHECK(number(e, "pid") == 2 && number(e, "ts") == 11500.001 && strcmp(text(slice_at(events, e), "name"), "transfer") == 0);
+    if (is(e, "X") && strcmp(text(e, "name"), "transfer") == 0) CHECK_NEAR(number(e, "dur"), 999.999, 1e-6); /* the receiver was there before */
   }
   json_decref(all);
   json_decref(made.records);

@@ -98,6 +98,26 @@ static void every_activation_is_begun_and_retired(void)
   }
 }
 
+/* Each output and each gradient of a block once, from 256 bytes to 256 bytes. */
+static void what_is_kept_takes_its_own_bytes_alone(void)
+{
+  struct run_config c = tiny(PRECISION_F32);
+  struct rig none, all;
+  c.layers = 3;
+  const bool a = rig_open(&none, &c, &cpu);
+  c.dump = DUMP_ALL;
+  const bool b = rig_open(&all, &c, &cpu);
+  size_t bytes = 0;
+  for (int gradient = 0; a && b && gradient < 2; gradient++)
+    for (int layer = -1; layer <= c.layers + 1 - gradient; layer++) {
+      struct tensor t;
+      if (CHECK_OK(model_block(all.model, layer, gradient, &t))) bytes += ((size_t)tensor_count(&t) * dtype_bytes(t.type) + 255) / 256 * 256;
+    }
+  CHECK(!a || !b || model_activation_bytes(all.model) == model_activation_bytes(none.model) + bytes);
+  rig_close(&none);
+  rig_close(&all);
+}
+
 static void lazy_finds_nothing_and_gives_the_same_bits(void)
 {
   struct run_config c = tiny(PRECISION_F32);
@@ -187,6 +207,7 @@ int main(void)
       TEST(poison_at_the_end_of_lifetimes_changes_no_bit),
       TEST(sharing_memory_changes_no_bit),
       TEST(every_activation_is_begun_and_retired),
+      TEST(what_is_kept_takes_its_own_bytes_alone),
       TEST(lazy_finds_nothing_and_gives_the_same_bits),
       TEST(nothing_is_allocated_after_create),
       TEST(activation_memory_follows_its_formula),

@@ -6,10 +6,10 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
-/* Looks disturb the compute of their core and shorten nothing while it lasts: of naps of 0.1, 0.5 and 2 ms the longest
- * hid most of an all-reduce of 0.1 s.  A caller that only waits has no compute to disturb. */
-static const double nap_ms = 2, short_nap_ms = 0.02;
+/* Beside compute by the trainer's own rule, so that both look as often.  A caller that only waits has no compute to disturb. */
+static const double short_nap_ms = 0.02;
 static const double empty_look_ms = 0.005; /* of processor time; one that finds nothing takes 1 to 4 us */
 
 struct sum {
@@ -42,22 +42,25 @@ static bool is_waiting(struct bare *b)
 }
 
 /* One that moved something adds its processor time to *ms. */
-static enum err look(struct bare *b, bool *done, double *ms)
+static enum err look(struct bare *b, bool *done, double *ms, double *took_ms)
 {
   const double start_ms = clock_thread_ms();
   TRY(link_test(b->link, done));
-  const double took_ms = clock_thread_ms() - start_ms;
-  if (took_ms > empty_look_ms) *ms += took_ms;
+  *took_ms = clock_thread_ms() - start_ms;
+  if (*took_ms > empty_look_ms) *ms += *took_ms;
   return ERR_OK;
 }
 
 static enum err until_done(struct bare *b, double *processor_ms)
 {
   bool done = false;
-  TRY(look(b, &done, processor_ms));
+  double took_ms = 0;
+  long nap_us = 0;
+  TRY(look(b, &done, processor_ms, &took_ms));
   while (!done) {
-    clock_sleep_ms(is_waiting(b) ? short_nap_ms : nap_ms);
-    TRY(look(b, &done, processor_ms));
+    nap_us = dev_cpu_nap_us(nap_us, 1e3 * took_ms);
+    clock_sleep_ms(is_waiting(b) ? short_nap_ms : 1e-3 * (double)nap_us);
+    TRY(look(b, &done, processor_ms, &took_ms));
   }
   return ERR_OK;
 }
@@ -81,6 +84,7 @@ static enum err make(struct bare *b, const struct sum *s, struct bare_times *out
 static void *work(void *arg)
 {
   struct bare *b = arg;
+  prctl(PR_SET_TIMERSLACK, 1000UL); /* ns: naps are short */
   pthread_mutex_lock(&b->lock);
   for (;;) {
     while (b->done == b->given && !b->ends) pthread_cond_wait(&b->changed, &b->lock);

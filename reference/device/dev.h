@@ -159,6 +159,10 @@ struct dev_kernel {
 enum err dev_submit(struct dev_stream *s, const struct dev_kernel *kernel, const void *args, size_t args_bytes,
                     const struct dev_range *ranges, int n);
 
+/* cpu: how long a poller naps beside compute, after a look that took look_us of processor time and found nothing done,
+ * when its last nap was napped_us (0: none yet).  Pure. */
+long dev_cpu_nap_us(long napped_us, double look_us);
+
 /* Planted: what is given to s next is of this kind, and begins late if the device was opened so.  Copies to and from
  * the host ask by themselves. */
 enum err dev_delay(struct dev_stream *s, enum dev_delayed what);

@@ -229,9 +229,6 @@ void dev_await_all(struct dev *d); /* the host waits for all streams, whatever c
 /* Shows the declared ranges to ThreadSanitizer, in its build. */
 void dev_work_declare(const struct dev_work *w); /* dev_submit.c */
 
-/* cpu: how long a poller naps beside compute, after a look that took look_us of processor time and found nothing done,
- * when its last nap was napped_us (0: none yet).  Pure. */
-long dev_cpu_nap_us(long napped_us, double look_us);
 
 int dev_cuda_count(void); /* dev_cuda.c; 0 also where dev_open would fail */
 

@@ -183,9 +183,9 @@ static enum err take_run(const struct run_data *run, struct medians *out)
 
 /* --- the bare program ------------------------------------------------------------------- */
 
-/* Of seconds or processor_seconds the median over repeats of the slowest rank; of sums alone the fastest: it came last
- * after the barrier, and the others' times have their wait for it in them. */
-static enum err bare_ms(const struct run_data *run, const char *what, const char *key, bool fastest, double *out)
+/* Of seconds or processor_seconds the median over repeats of the slowest rank.  Of sums alone too: a barrier stands before each,
+ * and a rank that only hands its part to the system is done before its part has arrived. */
+static enum err bare_ms(const struct run_data *run, const char *what, const char *key, double *out)
 {
   double chosen[STEPS];
   int ranks = 0;
@@ -197,7 +197,7 @@ static enum err bare_ms(const struct run_data *run, const char *what, const char
     if ((int64_t)json_array_size(seconds) < n) FAIL(ERR_UNAVAILABLE, "the bare program told %zu of %lld repeats", json_array_size(seconds), (long long)n);
     for (int64_t k = 0; k < n; k++) {
       const double ms = 1e3 * json_number_value(json_array_get(seconds, (size_t)k));
-      chosen[k] = ranks == 0 ? ms : fastest ? fmin(chosen[k], ms) : fmax(chosen[k], ms);
+      chosen[k] = ranks == 0 ? ms : fmax(chosen[k], ms);
     }
     ranks++;
   }
@@ -210,11 +210,11 @@ static enum err take_bare(const struct run_data *run, int repeat, struct hidden 
 {
   static const char *const wall = "got.seconds", *const processor = "got.processor_seconds";
   double both, products, sums, both_busy, products_busy;
-  TRY(bare_ms(run, "overlap.both", wall, false, &both));
-  TRY(bare_ms(run, "overlap.products", wall, false, &products));
-  TRY(bare_ms(run, "overlap.sums", wall, true, &sums));
-  TRY(bare_ms(run, "overlap.both", processor, false, &both_busy));
-  TRY(bare_ms(run, "overlap.products", processor, false, &products_busy));
+  TRY(bare_ms(run, "overlap.both", wall, &both));
+  TRY(bare_ms(run, "overlap.products", wall, &products));
+  TRY(bare_ms(run, "overlap.sums", wall, &sums));
+  TRY(bare_ms(run, "overlap.both", processor, &both_busy));
+  TRY(bare_ms(run, "overlap.products", processor, &products_busy));
   out->bare_alone_ms.each[repeat] = sums;
   out->bare_products_ms.each[repeat] = products;
   out->bare_hidden.each[repeat] = 1 - (both - products) / sums;

@@ -182,6 +182,20 @@ static bool settings_changed(const struct session *s, const struct trial *t)
   return settings_of(run, &was) && !plan_same(&was, &run->config);
 }
 
+/* A trial that waits compares its runs' times, so all of them are made anew, in turn. */
+static bool is_compared(const struct session *s, const struct run *run)
+{
+  for (int k = 0; k < s->plan.n_trials; k++) {
+    const struct trial *t = &s->plan.trials[k];
+    int needed[NEEDED_MAX];
+    if (t->part != PART_TIMED || t->state == TRIAL_JUDGED || t->run < 0) continue;
+    const int n = plan_runs_of(t, needed, NEEDED_MAX);
+    for (int m = 0; m < n; m++)
+      if (&s->plan.runs[needed[m]] == run) return true;
+  }
+  return false;
+}
+
 /* A run is taken over if it ended well, with these very settings, and what it wrote is still there. */
 static enum err take_run(struct run *run, const json_t *r)
 {
@@ -246,7 +260,7 @@ enum err session_restore(struct session *s)
   json_array_foreach(all, i, r)
   {
     struct run *run = run_named(&s->plan, json_string_value(json_object_get(r, "case")));
-    if (run && run->users > 0 && is_kind(r, "case")) TRY(take_run(run, r));
+    if (run && run->users > 0 && is_kind(r, "case") && !is_compared(s, run)) TRY(take_run(run, r));
   }
   json_decref(all);
   TRY(results_filter(&s->results, stays, s));

@@ -237,13 +237,16 @@ static void remember(int rank, double larger)
   json_object_set_new(r, "got.allocations_first", json_integer(40));
   json_object_set_new(r, "got.allocations_last", json_integer(40));
 }
-static void setup(double larger)
+static void setup_on(enum device device, double larger)
 {
-  const struct run_config c = made_config(2);
+  struct run_config c = made_config(2);
+  c.device = device;
   bench_setup(&b, "memory", &c);
   remember(0, 1.0);
   remember(1, larger);
 }
+
+static void setup(double larger) { setup_on(DEVICE_CPU, larger); }
 
 static void memory_passes_within_the_formula_and_fails_beyond_it(void)
 {
@@ -271,12 +274,13 @@ static void memory_passes_within_the_formula_and_fails_beyond_it(void)
   CHECK(bench_judge(&b, "memory") == OUTCOME_FAIL);
   CHECK_TEXT_HAS(b.verdict.worst, "allocations");
   bench_teardown(&b);
-  setup(1.0);
-  b.run.data.config.device = DEVICE_CUDA;
+  setup_on(DEVICE_CUDA, 1.0);
   made_set(&b.run, "memory", 1, -1, -1, "got.os_peak_bytes", json_integer(-1));
   CHECK(bench_judge(&b, "memory") == OUTCOME_PASS);
   CHECK_TEXT_HAS(b.verdict.sentence, "without the driver's mark");
-  b.run.data.config.device = DEVICE_CPU; /* which always has one */
+  bench_teardown(&b);
+  setup(1.0); /* on the cpu there always is one */
+  made_set(&b.run, "memory", 1, -1, -1, "got.os_peak_bytes", json_integer(-1));
   CHECK(bench_judge(&b, "memory") == OUTCOME_FAIL);
   bench_teardown(&b);
   setup(1.0);

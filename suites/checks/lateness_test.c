@@ -356,6 +356,7 @@ static void missing_or_contradicting_records_are_errors(void)
 {
   const struct run_config c = config_of(2, 1, 1);
   const struct more none = {.rank = -1};
+  lateness_free(&found);
   make_steps(&made, &c, two_replicas, &none, 0);
   json_object_set_new(record_of("span", 1, 7), "kind", json_string("other"));
   CHECK_ERR(lateness_measure(&made.data, &found), ERR_UNAVAILABLE);

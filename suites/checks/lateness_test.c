@@ -93,6 +93,8 @@ static void equal_ranks_are_not_blamed(void)
   }
   CHECK(found.lost_ms == 0);
   CHECK_NEAR(found.load_balance, 1, 1e-12);
+  CHECK_NEAR(found.serialisation, 65 / 66.0, 1e-9); /* of the ideal network's step the host has 1 ms */
+  CHECK_NEAR(found.transfer, 66 / 70.5, 1e-9);
 }
 
 static void the_slow_rank_is_named_with_its_phase_and_cost(void)
@@ -142,18 +144,25 @@ static void a_sentence_says_who_and_how_much(void)
 
 static void stalls_are_named_by_their_period(void)
 {
-  const struct run_config c = config_of(2, 1, 1);
-  const struct more stalls = {.rank = 0, .between = 60, .every = 3}, late = {.rank = 0, .between = 60, .every = 9};
-  make_steps(&made, &c, two_replicas, &stalls, 0);
-  const struct lateness_cost *who = measure();
-  if (CHECK(who != NULL)) {
-    CHECK(who->rank == 0 && who->phase == GRAPH_BETWEEN && who->period == 3);
-    CHECK_NEAR(who->cost_ms, 20, 1e-6);
-    CHECK(sentence_has(who, "every 3 steps"));
+  static const struct {
+    uint32_t pauses;
+    int period;
+  } all[] = {{1 << 1 | 1 << 4 | 1 << 7 | 1 << 10 | 1 << 13, 3},
+             {1 << 2 | 1 << 11, 0},                     /* two show none */
+             {1 << 4 | 1 << 6 | 1 << 8, 0},             /* they end */
+             {1 << 10 | 1 << 12 | 1 << 14, 0},           /* they begin late */
+             {1 << 3 | 1 << 5 | 1 << 9 | 1 << 11 | 1 << 13, 0}};  /* at no one distance */
+  struct run_config c = config_of(2, 1, 1);
+  c.steps = 15; /* 13 count: no whole number of periods */
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    const struct more stalls = {.rank = 0, .between = 60, .pauses = all[i].pauses};
+    make_steps(&made, &c, two_replicas, &stalls, 0);
+    const struct lateness_cost *who = measure();
+    CHECK(found.costs[0].rank == 0 && found.costs[0].phase == GRAPH_BETWEEN && found.costs[0].period == all[i].period);
+    if (all[i].period == 0) continue;
+    CHECK(who == &found.costs[0] && sentence_has(who, "every 3 steps"));
+    CHECK_NEAR(found.costs[0].cost_ms, 20, 1e-6);
   }
-  make_steps(&made, &c, two_replicas, &late, 0); /* two stalls show no period */
-  measure();
-  CHECK(found.costs[0].phase == GRAPH_BETWEEN && found.costs[0].period == 0);
 }
 
 /* --- chance: one rank is later than the other in each step, but not always the same one ------------------------------ */
@@ -186,6 +195,64 @@ static void who_is_late_by_chance_is_not_blamed(void)
     CHECK(who->rank == 1 && who->phase == GRAPH_FORWARD);
     CHECK(who->low_ms < 15 && who->high_ms > 10 && fabs(who->cost_ms - 15) < 3); /* the other is sometimes later than it would be alone */
   }
+}
+
+/* Rank 1 is later at the first meeting, rank 0 at the second: each wait goes back to where the two were together last. */
+static void two_meetings(struct made_step *s, int64_t step, const struct more *m)
+{
+  (void)step, (void)m;
+  for (int r = 0; r < 2; r++) {
+    task(s, r, COMPUTE, "forward", 20 + (r == 1 ? 3 : 0), -1);
+    meet(s, r, COMPUTE, "allreduce dp", 1, 1, -1);
+    task(s, r, COMPUTE, "backward", 40 + (r == 0 ? 2 : 0), -1);
+    meet(s, r, COMPUTE, "allreduce dp", 2, 1, -1);
+    meet(s, r, SCALAR, "allreduce sums", 3, r == 0 ? 0.5 : 2.5, 3);
+  }
+}
+static void a_wait_goes_back_to_the_last_common_meeting(void)
+{
+  const struct run_config c = config_of(2, 1, 1);
+  const struct more none = {.rank = -1};
+  make_steps(&made, &c, two_meetings, &none, 0);
+  measure();
+  /* rank 1 begins 2 ms after rank 0, whose last sum was shorter: rank 0 waits 5 ms, and what lies before the step is nobody's */
+  const double waits_ms = 5 + 2;
+  CHECK_NEAR(found.parts[0].waiting_ms, 5, 1e-6);
+  CHECK_NEAR(found.parts[1].waiting_ms, 2, 1e-6);
+  CHECK_NEAR(cost_of(1, GRAPH_FORWARD)->waits, 5 / waits_ms, 1e-6);
+  CHECK_NEAR(cost_of(0, GRAPH_BACKWARD)->waits, 2 / waits_ms, 1e-6);
+  CHECK(adds_up());
+}
+
+/* The end of a step is its last rank's. */
+static void the_last_rank_ends_the_step(void)
+{
+  const struct run_config c = config_of(2, 1, 1);
+  const struct more none = {.rank = -1};
+  make_steps(&made, &c, two_meetings, &none, 0);
+  measure();
+  CHECK_NEAR(found.step_ms, 1 + 23 + 1 + 42 + 1 + 2.5, 1e-6);
+}
+
+/* What was on its way before the step moves with nothing in it. */
+static void what_the_step_before_began_does_not_move(void)
+{
+  const struct run_config c = config_of(2, 1, 1);
+  const struct more slow = {.rank = 1, .forward = 20};
+  make_steps(&made, &c, two_replicas, &slow, 0);
+  for (int64_t step = 0; step < c.steps; step++)
+    for (int r = 0; r < 2; r++) { /* the first bucket */
+      const json_t *span = evidence_record(&made.data, "span", r, step, -1);
+      json_t *calls = json_object_get(span, "got.call"), *end = json_object_get(span, "got.end_ms");
+      for (size_t i = 0; i < json_array_size(calls); i++) {
+        if (json_integer_value(json_array_get(calls, i)) != 0) continue;
+        json_array_set_new(calls, i, json_integer(-2));
+        const double ready_ms = json_number_value(json_array_get(json_object_get(span, "got.ready_ms"), i));
+        if (r == 0) json_array_set_new(end, i, json_real(ready_ms + 6)); /* with which rank 0 was through early */
+      }
+    }
+  measure();
+  CHECK_NEAR(cost_of(1, GRAPH_FORWARD)->cost_ms, 20 - 6, 1e-6);
 }
 
 /* --- two groups: tensor ranks meet after forward, replicas after backward ------------------------------------------ */
@@ -231,6 +298,59 @@ static void two_slow_phases_share_the_loss(void)
   CHECK_NEAR(found.lost_ms, 18, 1e-6);
   CHECK_NEAR(cost_of(3, GRAPH_FORWARD)->charge_ms, 8, 1e-6);
   CHECK_NEAR(cost_of(3, GRAPH_BACKWARD)->charge_ms, 10, 1e-6);
+}
+
+/* --- who takes part: members of groups are found from the layout alone ------------------------------------------------- */
+
+/* Four replicas share in twos, and each of two is a replica of another. */
+static void pairs_that_share(struct made_step *s, int64_t step, const struct more *m)
+{
+  (void)step, (void)m;
+  for (int r = 0; r < 4; r++) {
+    const int back = task(s, r, COMPUTE, "backward", 10, -1);
+    const int part = meet(s, r, TRANSFER, "reduce_scatter dp", 1 + r / 2, 1, back);
+    meet(s, r, TRANSFER, "allreduce replicas", 3 + r % 2, 1, part);
+    meet(s, r, SCALAR, "allreduce sums", 5, 1, back);
+  }
+}
+/* Three stages in a row, each sends on what it got. */
+static void a_row_of_stages(struct made_step *s, int64_t step, const struct more *m)
+{
+  (void)step, (void)m;
+  for (int r = 0; r < 3; r++) {
+    const int in = r > 0 ? meet(s, r, OUTPUTS, "recv outputs", r, 1, -1) : -1, out = task(s, r, COMPUTE, "forward", 10, in);
+    if (r < 2) meet(s, r, OUTPUTS, "send outputs", r + 1, 1, out);
+    meet(s, r, SCALAR, "allreduce sums", 9, 1, out);
+  }
+}
+
+/* Each group as the ranks in it, "01 23 0123". */
+static void groups_of(char *out)
+{
+  struct graph g;
+  *out = '\0';
+  if (!CHECK_OK(graph_read(&made.data, 3, &g))) return;
+  for (int i = 0; i < g.n_groups; i++) {
+    for (int k = 0; k < g.groups[i].n; k++) *out++ = (char)('0' + g.nodes[g.members[g.groups[i].first + k]].rank);
+    *out++ = ' ';
+  }
+  *out = '\0';
+  graph_free(&g);
+}
+
+static void who_takes_part_follows_from_the_layout(void)
+{
+  struct run_config shares = config_of(4, 1, 1), row = config_of(1, 1, 3);
+  const struct more none = {.rank = -1};
+  char groups[128];
+  shares.zero = 1;
+  shares.shard = 2;
+  make_steps(&made, &shares, pairs_that_share, &none, 0);
+  groups_of(groups);
+  CHECK(strcmp(groups, "01 23 02 13 0123 ") == 0);
+  make_steps(&made, &row, a_row_of_stages, &none, 0);
+  groups_of(groups);
+  CHECK(strcmp(groups, "012 01 12 ") == 0);
 }
 
 /* --- two stages, two micro-batches: F0 F1 B0 B1 behind each other's messages ---------------------------------------- */
@@ -350,6 +470,7 @@ static void a_step_that_nothing_explains_decides_nothing(void)
     }
   measure();
   CHECK(!lateness_able(&made.data, &found, why, sizeof why) && strstr(why, "in no work and no transfer"));
+  CHECK_NEAR(found.parts[0].other_ms, 10, 1e-6);
 }
 
 static void missing_or_contradicting_records_are_errors(void)
@@ -463,18 +584,23 @@ static void a_cost_that_may_be_right_does_not_fail(void)
   c.slow_ms = 15;
   make_steps(&made, &c, two_restless_replicas, &slow, 0);
   measure();
-  const double cost_ms = cost_of(1, GRAPH_FORWARD)->cost_ms, high_ms = cost_of(1, GRAPH_FORWARD)->high_ms;
+  const struct lateness_cost *who = cost_of(1, GRAPH_FORWARD);
+  const double cost_ms = who->cost_ms, high_ms = who->high_ms, low_ms = who->low_ms;
   CHECK(outcome_of(&v) == OUTCOME_PASS);
   made.data.config.slow_ms = cost_ms / 0.79;
   CHECK(high_ms > cost_ms * 1.02 && outcome_of(&v) == OUTCOME_INCONCLUSIVE);
   made.data.config.slow_ms = high_ms / 0.79;
+  CHECK(outcome_of(&v) == OUTCOME_FAIL);
+  made.data.config.slow_ms = cost_ms / 1.21;
+  CHECK(low_ms < cost_ms * 0.98 && outcome_of(&v) == OUTCOME_INCONCLUSIVE);
+  made.data.config.slow_ms = low_ms / 1.21;
   CHECK(outcome_of(&v) == OUTCOME_FAIL);
 }
 
 static void the_check_wants_the_right_period(void)
 {
   struct run_config c = config_of(2, 1, 1);
-  const struct more stalls = {.rank = 0, .between = 60, .every = 3};
+  const struct more stalls = {.rank = 0, .between = 60, .pauses = 1 << 1 | 1 << 4 | 1 << 7 | 1 << 10 | 1 << 13};
   struct verdict v;
   c.slow_ms = 60;
   c.slow_phase = SLOW_LOG;
@@ -540,7 +666,11 @@ int main(void)
     TEST(a_sentence_says_who_and_how_much),
     TEST(stalls_are_named_by_their_period),
     TEST(who_is_late_by_chance_is_not_blamed),
+    TEST(a_wait_goes_back_to_the_last_common_meeting),
+    TEST(the_last_rank_ends_the_step),
+    TEST(what_the_step_before_began_does_not_move),
     TEST(lateness_is_followed_through_two_groups),
+    TEST(who_takes_part_follows_from_the_layout),
     TEST(two_slow_phases_share_the_loss),
     TEST(a_pipelines_own_waits_are_its_bubble),
     TEST(stages_are_compared_by_their_layers),

@@ -167,7 +167,7 @@ static inline double made_tell(struct made *m, const struct made_step *s, int ra
 struct more {
   int rank;
   double forward, backward, update, link, data, between;
-  int every; /* steps between two pauses of the host; 0: each */
+  uint32_t pauses; /* steps in which the host pauses, a bit each; 0: all */
 };
 
 /* Plays what `fill` makes of each step; clocks drift by drift ms over the run, ranks above 0. */
@@ -184,7 +184,7 @@ static inline void make_steps(struct made *m, const struct run_config *c, void (
     memset(&s, 0, sizeof s);
     fill(&s, step, more);
     for (int r = 0; r < ranks; r++) {
-      const bool now = more->every == 0 || step % more->every == 1;
+      const bool now = more->pauses == 0 || (more->pauses >> step & 1);
       between[r] = 1 + (r == more->rank && now ? more->between : 0);
       data[r] = r == more->rank ? more->data : 0;
       begin[r] = end[r] + between[r] + data[r];

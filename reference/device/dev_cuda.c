@@ -126,7 +126,7 @@ int dev_cuda_count(void)
 static bool cuda_driver_usage(const struct dev *d, struct dev_driver_usage *out)
 {
   struct dev_usage asked;
-  int64_t now_bytes;
+  int64_t now_bytes = 0;
   *out = (struct dev_driver_usage){0};
   if (bytes_in_use(&now_bytes)) {
     err_clear();

@@ -24,10 +24,12 @@ struct graph_node {
   bool main;              /* on the compute stream                                         */
   bool given;             /* it was on its way before the step: its end does not move      */
   int call;               /* position in its rank's trace; -1: no collective               */
+  int kind;               /* below GRAPH_KINDS: what travels (group; collective, send, receive); -1: no collective */
   int group, first, n;    /* index in groups, -1: work; what it waits for: before[first ..] */
   bool waits;             /* for its group                                                 */
   double lag, ms;         /* length; of one that waits for its group its transfer alone    */
 };
+enum { GRAPH_KINDS = 64 };
 struct graph_group {
   int first, n;  /* members[first ..]                               */
   bool message;  /* of a pipeline's neighbours, or of the tied ends */

@@ -18,6 +18,7 @@ struct key {
 };
 
 enum { DP, GATHER, SHARDS, REPLICAS, SUMS, TP, NORM, OUTPUTS, GRADIENTS, TIED, SCALE, NAMES };
+_Static_assert(3 * NAMES <= GRAPH_KINDS, "kinds of what travels");
 static const char *const names[NAMES] = {"dp", "gather", "shards", "replicas", "sums", "tp", "norm", "outputs", "gradients", "tied", "scale"};
 
 static int name_of(const char *text)
@@ -139,7 +140,7 @@ static enum err read_node(struct reader *r, int rank, size_t i)
   const bool main = strcmp(name_in(s->span, "got.streams", "got.stream", i), "compute") == 0;
   if (call < -2 || call >= (int64_t)json_array_size(s->calls)) FAIL(ERR_FORMAT, "rank %d: a span of call %lld", rank, (long long)call);
   g->nodes[at] = (struct graph_node){.rank = rank, .stream = (int)whole(s->span, "got.stream", i), .phase = phase_of(s->span, i, main), .main = main,
-                                     .given = call == -2, .call = call >= 0 ? (int)call : -1, .group = -1};
+                                     .given = call == -2, .call = call >= 0 ? (int)call : -1, .kind = -1, .group = -1};
   g->ready[at] = time_at(s, "got.ready_ms", i);
   g->ended[at] = time_at(s, "got.end_ms", i);
   g->busy[at] = json_number_value(json_array_get(json_object_get(s->span, "got.busy_ms"), i));
@@ -191,6 +192,7 @@ static enum err read_key(struct reader *r, int node, int *messages)
     k.from = sends ? x->rank : peer_of(c, k.name, &at, false);
     k.sequence = messages[2 * k.name + sends]++;
   }
+  r->g->nodes[node].kind = 3 * k.name + (k.from < 0 ? 0 : sends ? 1 : 2);
   r->keys[r->n_keys++] = k;
   return ERR_OK;
 }

@@ -10,6 +10,7 @@
  *       two equal ranks is by chance later, and that would be charged to it.
  *   link      of each collective of two or more, the rank's transfer moved by the peers' median less its own, over steps
  *   data, between    the peers' median in that step: such pauses come and go, and a median over steps would not see them
+ * A transfer that nobody waited for has the length of those of its kind that somebody did: beside compute it took its time.
  * The cost of a rank's phase is the step as it was less the step with that one replaced; its interval is a bootstrap over steps
  * (Efron and Tibshirani 1993, section 13.3) of lengths and medians together.
  *

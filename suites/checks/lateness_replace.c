@@ -77,6 +77,64 @@ double study_change(const struct study *s, int rank, enum graph_phase phase, con
   return own > 0 ? (peers_ms(s, rank, phase, draw) - own) / own : 0;
 }
 
+/* --- what nobody waited for -------------------------------------------------------------------- */
+
+/* What a pass or the step's end came after: transfers on the way back to the pass before. */
+static void mark_awaited(const struct study_step *x, bool *awaited)
+{
+  const struct graph *g = &x->g;
+  for (int i = 0; i < g->n; i++) {
+    const bool pass = g->nodes[i].main && g->nodes[i].phase != GRAPH_LINK, end = i == g->end[g->nodes[i].rank];
+    for (int k = pass || end ? x->play.cause[i] : -1; k >= 0 && g->nodes[k].phase == GRAPH_LINK; k = graph_behind(g, &x->play, k)) awaited[k] = true;
+  }
+}
+
+static bool is_kind(const struct graph_node *x, int kind) { return x->kind == kind && !x->given; }
+
+static int count_kind(const struct study *s, bool *const *awaited, int kind, double *list)
+{
+  int n = 0;
+  for (int64_t k = 0; k < s->n; k++)
+    for (int i = 0; i < s->steps[k].g.n; i++)
+      if (is_kind(&s->steps[k].g.nodes[i], kind) && awaited[k][i]) list[n++] = s->steps[k].ms[i];
+  return n;
+}
+
+/* Beside compute a transfer is looked after now and then, since each look costs the stream its core: one that nobody waited for took longer
+ * than it had to, and in a step where it is waited for it would not. */
+static void shorten_kind(struct study *s, bool *const *awaited, int kind, double *list)
+{
+  const int n = count_kind(s, awaited, kind, list);
+  if (n == 0) return;
+  const double ms = median_sorting(list, n);
+  for (int64_t k = 0; k < s->n; k++)
+    for (int i = 0; i < s->steps[k].g.n; i++)
+      if (is_kind(&s->steps[k].g.nodes[i], kind) && !awaited[k][i]) s->steps[k].ms[i] = fmin(s->steps[k].ms[i], ms);
+}
+
+static enum err shorten_unawaited(struct study *s)
+{
+  enum err err = ERR_OK;
+  size_t all = 0, at = 0;
+  for (int64_t k = 0; k < s->n; k++) all += (size_t)s->steps[k].g.n;
+  bool *marks = calloc(all + 1, sizeof *marks), **awaited = malloc((size_t)(s->n + 1) * sizeof *awaited);
+  double *list = malloc((all + 1) * sizeof *list);
+  if (marks == NULL || awaited == NULL || list == NULL) FAIL_TO(done, ERR_MEMORY, "marks of %zu spans", all);
+  for (int64_t k = 0; k < s->n; k++) {
+    awaited[k] = marks + at;
+    at += (size_t)s->steps[k].g.n;
+    mark_awaited(&s->steps[k], awaited[k]);
+  }
+  for (int kind = 0; kind < GRAPH_KINDS; kind++) shorten_kind(s, awaited, kind, list);
+  for (int64_t k = 0; k < s->n; k++) graph_play(&s->steps[k].g, s->steps[k].ms, 1, &s->steps[k].play);
+
+done:
+  free(list);
+  free(awaited);
+  free(marks);
+  return err;
+}
+
 /* --- lengths ---------------------------------------------------------------------------------- */
 
 static void sum_up(struct study *s)
@@ -183,6 +241,7 @@ enum err study_replace(struct study *s)
 {
   struct calls c;
   TRY(find_work(s));
+  TRY(shorten_unawaited(s));
   sum_up(s);
   replace_work(s);
   const enum err err = index_calls(s, &c);

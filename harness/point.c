@@ -91,6 +91,18 @@ static bool withhold(const struct timing *b, const struct point *q, char *why, s
   return wrong;
 }
 
+/* Efficiency in POP's words, useful time being that of compute streams at work: what a token takes more of it than at N0, and
+ * how much of the step it is.  https://pop-coe.eu/node/69 */
+static void record_factors(struct record_file *f, const struct point *q, double efficiency)
+{
+  const double computation = MEDIAN(q->base, busy_a_token_s) / MEDIAN(q->own, busy_a_token_s);
+  const double parallel = MEDIAN(q->own, busy), base = MEDIAN(q->base, busy);
+  record_real(f, "got.computation", computation);
+  record_real(f, "got.parallel", parallel);
+  record_real(f, "got.parallel_base", base);
+  record_real(f, "got.remainder", computation * parallel / base / efficiency - 1);
+}
+
 static void record_speeds(struct record_file *f, const struct timing *b, const struct point *q)
 {
   const struct timing_setting *m = q->own;
@@ -118,6 +130,7 @@ static void record_speeds(struct record_file *f, const struct timing *b, const s
   if (isfinite(MEDIAN(m, mfu))) record_real(f, "got.mfu", MEDIAN(m, mfu));
   record_real(f, "got.exposed_fraction", MEDIAN(m, exposed));
   record_real(f, "got.imbalance", MEDIAN(m, balance));
+  record_factors(f, q, e.value);
 }
 
 static enum err record_point(const struct timing *b, const struct point *q, const char *withheld)

@@ -148,7 +148,7 @@ static void take_mfu(const struct run_data *run, double tokens, double seconds, 
 void sample_take(const struct run_data *run, struct sample *out)
 {
   struct step steps[STEPS_MAX] = {0};
-  double ms[STEPS_MAX], exposed[STEPS_MAX], balance[STEPS_MAX];
+  double ms[STEPS_MAX], exposed[STEPS_MAX], balance[STEPS_MAX], share[STEPS_MAX];
   size_t i;
   json_t *r;
   const int ranks = (int)config_ranks(&run->config), warm = sample_warm_up(run->config.steps);
@@ -165,7 +165,7 @@ void sample_take(const struct run_data *run, struct sample *out)
   check_places(run->records, ranks, run->config.threads, out);
   check_losses(run->records, out);
   check_replicas(run->records, ranks, run->config.steps - 1, out);
-  double tokens = 0, wall_ms = 0, flops = 0;
+  double tokens = 0, wall_ms = 0, flops = 0, busy_ms = 0;
   int timed = 0;
   for (int64_t k = warm; k < n; k++) {
     const struct step *s = &steps[k];
@@ -176,6 +176,8 @@ void sample_take(const struct run_data *run, struct sample *out)
     ms[timed] = s->slowest_ms;
     exposed[timed] = s->exposed_max;
     balance[timed] = s->busy_max > 0 ? s->busy_sum / ranks / s->busy_max : NAN;
+    share[timed] = s->busy_sum / ranks / s->slowest_ms;
+    busy_ms += s->busy_sum;
     tokens += s->tokens;
     wall_ms += s->slowest_ms;
     flops += s->flops;
@@ -191,6 +193,8 @@ void sample_take(const struct run_data *run, struct sample *out)
   out->step_ms = stats_median(ms, timed);
   out->exposed = stats_median(exposed, timed);
   out->balance = stats_median(balance, timed);
+  out->busy = stats_median(share, timed);
+  out->busy_a_token_s = busy_ms / 1e3 / tokens;
 }
 
 double sample_rate(const json_t *records)

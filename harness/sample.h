@@ -17,6 +17,8 @@ struct sample {
   double step_ms;         /* median over steps of the slowest rank's          */
   double exposed;         /* median over steps of exposed / step, worst rank  */
   double balance;         /* median over steps of mean busy / largest busy    */
+  double busy;            /* median over steps of mean busy / step            */
+  double busy_a_token_s;  /* busy time of all ranks over valid tokens         */
   double flops_per_s;     /* matrix-product FLOPs of all ranks over wall time, per rank */
   double mfu;             /* model FLOPs (causal half) over the devices' published dense peak; NaN: not known */
   double peak_bytes;      /* worst rank's os_peak_bytes                       */

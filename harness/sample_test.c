@@ -64,6 +64,8 @@ static void a_step_takes_as_long_as_its_slowest_rank(void)
   CHECK_NEAR(s.tokens_per_s, 3 * 120 / 0.060, 1e-9); /* the first step is warm-up */
   CHECK_NEAR(s.balance, 12.0 / 16.0, 1e-12);
   CHECK_NEAR(s.exposed, 0.25, 1e-12);
+  CHECK_NEAR(s.busy, 12.0 / 20.0, 1e-12);
+  CHECK_NEAR(s.busy_a_token_s, 0.024 / 120, 1e-12);
   CHECK_NEAR(s.flops_per_s, 3 * 1e9 / 0.060, 1); /* per rank */
   CHECK_NEAR(s.peak_bytes, 1001, 0);
   CHECK_NEAR(s.first_loss, 4.5, 0);

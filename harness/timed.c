@@ -140,7 +140,7 @@ void timed_settle(const struct plan *p, struct trial *t)
   if (strcmp(t->reason, "timed run") == 0) return;
   for (int i = 0; i < t->n_verdicts; i++) { /* a bubble without a value is wrong in its passes, not in its time */
     const struct verdict *v = &t->verdicts[i];
-    static const char *const timing[] = {"bubble", "bare", "cost", "gain", "imbalance", "heaviest", "blame"};
+    static const char *const timing[] = {"bubble", "bare", "cost", "tracing", "gain", "imbalance", "heaviest", "blame"};
     bool of_time = false;
     for (size_t k = 0; k < sizeof timing / sizeof *timing; k++) of_time = of_time || strcmp(v->check, timing[k]) == 0;
     if (v->outcome == OUTCOME_FAIL && (!of_time || isnan(v->value))) return;

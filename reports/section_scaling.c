@@ -19,6 +19,9 @@ static const struct column columns[] = {
   {"mfu", "MFU", "of the dense peak", "%.3f"},
   {"exposed_fraction", "exposed communication", "of the step", "%.3f"},
   {"imbalance", "load balance", "mean/max busy", "%.3f"},
+  {"parallel", "useful time", "of the step", "%.3f"},
+  {"computation", "computation scaling", "useful time a token, N0's over N's", "%.3f"},
+  {"remainder", "remainder", "useful x scaling over N0's useful, over E, - 1", "%.3f"},
   {"peak_GiB", "peak, worst rank", "GiB", "%.3f"},
   {"evidence", "conformance case", "", NULL},
   {"note", "note", "", NULL},
@@ -40,7 +43,7 @@ static void interval(json_t *row, const json_t *point, const char *key, const ch
 static json_t *row_of(const json_t *point)
 {
   static const char *const same[] = {"curve", "scale", "layout", "ranks", "threads", "tokens_per_s", "sequences_per_s", "rate_fraction",
-                                     "mfu", "exposed_fraction", "imbalance", "evidence"};
+                                     "mfu", "exposed_fraction", "imbalance", "parallel", "computation", "remainder", "evidence"};
   json_t *row = json_object();
   evidence_copy(point, same, sizeof same / sizeof *same, row);
   const double rate = record_get_real(point, "got.tokens_per_s", NAN), ranks = record_get_real(point, "got.ranks", NAN);

@@ -38,6 +38,7 @@
   CHECK(overlap, "O13", hidden_companions, "share of the transfers over replicas that compute hides; by the clock and by the streams") \
   CHECK(bare, "O13", hidden_companions, "hides at least 0.9 of what a bare program with the same products and transfers does") \
   CHECK(cost, "O13", cost_companions, "a step with sharded states takes at most 1.05 times one without")                 \
+  CHECK(tracing, "O13", tracing_companions, "a step whose spans are recorded takes at most 1.01 times one without")        \
   CHECK(gain, "O13", gain_companions, "where the processor multiplies bf16, a step in it is at least 1.4 times as fast as in float32") \
   CHECK(imbalance, "O13", policies_companions, "what batch policies lose to waiting for the busiest rank, beside batches of fixed length") \
   CHECK(heaviest, "O13", NULL, "with compute: sleep, the rank that has more to do than the others is named, by as much as planned") \

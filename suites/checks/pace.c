@@ -1,4 +1,4 @@
-/* pace.c - O13: what sharded states cost of a step, and what bf16 gains.
+/* pace.c - O13: what sharded states and the recording of spans cost of a step, and what bf16 gains.
  *
  * Of each repeat the ratio of the two runs' median steps; the figure is the median of the ratios, their range its spread.
  * A figure on the wrong side of the limit fails only if its whole range is there.
@@ -14,6 +14,7 @@
 #include <string.h>
 
 static const double most_cost = 1.05; /* a step with zero 1 or 2 over one with zero 0, on one host */
+static const double most_tracing = 1.01; /* a step whose spans are recorded over one without them   */
 static const double least_gain = 1.4; /* a step in float32 over one in bf16, with a bf16 unit       */
 
 enum { STEPS = 256, WARM = 2 };
@@ -21,7 +22,7 @@ enum { STEPS = 256, WARM = 2 };
 /* Equal settings of two repeats are two runs, and so are those of two cases: their roles differ. */
 static void role_of(int repeat, bool own, const struct run_config *c, char out[32])
 {
-  snprintf(out, 32, "rerun%d-%s%lld-%d", repeat, own ? "own" : "beside", (long long)c->zero, (int)c->precision);
+  snprintf(out, 32, "rerun%d-%s%lld-%d%s", repeat, own ? "own" : "beside", (long long)c->zero, (int)c->precision, c->trace_spans ? "-spans" : "");
 }
 
 static int in_turn(const struct run_config *c, const struct run_config *other, struct companion *out, int max)
@@ -46,6 +47,13 @@ int cost_companions(const struct run_config *c, struct companion *out, int max)
   struct run_config plain = *c;
   plain.zero = 0;
   plain.shard = 0;
+  return in_turn(c, &plain, out, max);
+}
+
+int tracing_companions(const struct run_config *c, struct companion *out, int max)
+{
+  struct run_config plain = *c;
+  plain.trace_spans = plain.trace_time = false;
   return in_turn(c, &plain, out, max);
 }
 
@@ -109,17 +117,32 @@ static bool measured(const struct run_data *run, const struct companion *wanted,
   return true;
 }
 
+/* The step over the other is at most `most`; `other`: which that is. */
+static void judge_cost(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n, double most,
+                       const char *other, struct verdict *out)
+{
+  struct ratios r;
+  if (!measured(run, wanted, companions, n, &r, out)) return;
+  out->value = r.value;
+  out->bound = most;
+  verdict_say(out, r.value <= most ? OUTCOME_PASS : r.low > most ? OUTCOME_FAIL : OUTCOME_INCONCLUSIVE,
+              "a step takes %.3f [%.3f, %.3f] times one %s: %.4g ms, %.4g ms; at most %.2f", r.value, r.low, r.high, other, r.own_ms, r.other_ms,
+              most);
+}
+
 void cost_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
                 struct verdict *out)
 {
-  struct ratios r;
   verdict_start(out, "cost", "O13");
-  if (!measured(run, wanted, companions, n, &r, out)) return;
-  out->value = r.value;
-  out->bound = most_cost;
-  verdict_say(out, r.value <= most_cost ? OUTCOME_PASS : r.low > most_cost ? OUTCOME_FAIL : OUTCOME_INCONCLUSIVE,
-              "a step takes %.3f [%.3f, %.3f] times one with zero 0: %.4g ms, %.4g ms; at most %.2f", r.value, r.low, r.high, r.own_ms,
-              r.other_ms, most_cost);
+  judge_cost(run, wanted, companions, n, most_cost, "with zero 0", out);
+}
+
+void tracing_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
+                   struct verdict *out)
+{
+  verdict_start(out, "tracing", "O13");
+  if (!run->config.trace_spans) verdict_say(out, OUTCOME_INVALID, "the case records no spans (trace_spans)");
+  else judge_cost(run, wanted, companions, n, most_tracing, "without spans", out);
 }
 
 void gain_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,

@@ -277,14 +277,6 @@ static bool have_numbered(const struct companion *wanted, const struct run_data 
   return true;
 }
 
-bool companions_have_noise(const struct companion *wanted, const struct run_data *const *companions, int n,
-                           const struct run_data **truth, const struct run_data *noise[COMPANIONS_NOISE],
-                           struct verdict *v)
-{
-  return companions_have(wanted, companions, n, "truth", truth, v) &&
-         have_numbered(wanted, companions, n, "noise", COMPANIONS_NOISE, noise, v);
-}
-
 bool companions_have_curve(const struct companion *wanted, const struct run_data *const *companions, int n,
                            const struct run_data **serial_run, const struct run_data *noise[COMPANIONS_CURVE],
                            struct verdict *v)

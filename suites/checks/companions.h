@@ -37,15 +37,12 @@ int companions_offload_off(const struct run_config *c, struct companion *out, in
  * fixed order. */
 int companions_twin(const struct run_config *c, struct companion *out, int max);
 
-/* What companions_noise asked for, found again by role: false and a verdict of INVALID that names
- * the first that is missing or did not run to its end. */
+/* A companion found again by role: false and a verdict of INVALID that names it if it is missing or did not run to
+ * its end.  Truth and noise together: noise.h. */
 bool companions_have(const struct companion *wanted, const struct run_data *const *companions, int n, const char *role,
                      const struct run_data **out, struct verdict *v);
 bool companions_have_truth(const struct companion *wanted, const struct run_data *const *companions, int n,
                            const struct run_data **truth, struct verdict *v);
-bool companions_have_noise(const struct companion *wanted, const struct run_data *const *companions, int n,
-                           const struct run_data **truth, const struct run_data *noise[COMPANIONS_NOISE],
-                           struct verdict *v);
 bool companions_have_curve(const struct companion *wanted, const struct run_data *const *companions, int n,
                            const struct run_data **serial, const struct run_data *noise[COMPANIONS_CURVE],
                            struct verdict *v);

@@ -1,22 +1,11 @@
 /* gradients.c - O4: every parameter's reduced gradient, before clipping, at every step. */
 #include "bound.h"
-#include "gap.h"
+#include "noise.h"
 #include "verdict.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-/* F = 4 sqrt(K) u (sum over k of |g_k|^2)^1/2 over the K partial gradients that are added.  The
- * partial ones are not dumped, but by Cauchy-Schwarz that root is at least |R| / sqrt(K): the
- * floor used is 4 u |R|, never above F.  Where the true gradient is zero, R is what rounding left of parts that
- * cancel: they are of a typical gradient's size, which is what the row is measured in. */
-static double floor_of(const struct gap *row, enum precision precision)
-{
-  const double floor = bound_floor(BOUND_GRADIENT, precision, 1.0);
-  if (row->zero) return floor;
-  return row->unit > 0.0 ? floor * row->want / row->unit : 0.0;
-}
 
 /* One parameter at its worst step. */
 struct row_worst {
@@ -46,7 +35,7 @@ static void see_row(struct row_worst *w, const struct gap *row, double bound, in
 static void see(struct tally *t, const struct run_data *run, const struct gap *row, double q, int64_t step)
 {
   const enum precision precision = bound_precision(&run->config, BOUND_GRADIENT, step);
-  const double bound = bound_measured(floor_of(row, precision), q), ceiling = bound_ceiling(BOUND_GRADIENT, precision, step);
+  const double bound = bound_measured(noise_floor(row, precision), q), ceiling = bound_ceiling(BOUND_GRADIENT, precision, step);
   const double before = t->worst.excess;
   const bool ok = worst_see(&t->worst, row->error, bound, "%s at step %lld", row->name, (long long)step);
   if (t->worst.excess > before) {
@@ -63,32 +52,29 @@ static void see(struct tally *t, const struct run_data *run, const struct gap *r
 }
 
 /* One step: the run and all noise against the truth. */
-static enum err judge_step(const struct run_data *run, const struct run_data *truth, const struct run_data *const *noise, int64_t step,
-                           struct tally *t)
+static enum err judge_step(const struct run_data *run, const struct run_data *truth, const struct noise *noise, int64_t step, struct tally *t)
 {
-  struct gaps mine = {0}, drawn[COMPANIONS_NOISE] = {{0}};
+  struct gaps mine = {0};
   enum err err = ERR_OK;
+  double *q = NULL;
   TRY(gap_measure(run, truth, step, &mine));
   if (t->rows == NULL) {
     t->parameters = mine.n;
     t->rows = calloc((size_t)mine.n + 1, sizeof *t->rows);
-    if (t->rows == NULL) FAIL_TO(free_drawn, ERR_MEMORY, "%d rows", mine.n);
+    if (t->rows == NULL) FAIL_TO(free_gaps, ERR_MEMORY, "%d rows", mine.n);
   }
-  if (mine.n != t->parameters) FAIL_TO(free_drawn, ERR_FORMAT, "%d parameters, %d at the step before", mine.n, t->parameters);
-  for (int i = 0; i < COMPANIONS_NOISE; i++) TRY_TO(free_drawn, gap_measure(noise[i], truth, step, &drawn[i]));
+  if (mine.n != t->parameters) FAIL_TO(free_gaps, ERR_FORMAT, "%d parameters, %d at the step before", mine.n, t->parameters);
+  q = malloc(((size_t)mine.n + 1) * sizeof *q);
+  if (q == NULL) FAIL_TO(free_gaps, ERR_MEMORY, "%d rows", mine.n);
+  TRY_TO(free_gaps, noise_gradients(noise, truth, step, &mine, q));
   for (int p = 0; p < mine.n; p++) {
-    double q = 0.0;
-    for (int i = 0; i < COMPANIONS_NOISE; i++) {
-      if (!isfinite(drawn[i].rows[p].error)) q = NAN;
-      q = isnan(q) ? q : fmax(q, drawn[i].rows[p].error);
-    }
-    see(t, run, &mine.rows[p], q, step);
-    const double floor = floor_of(&mine.rows[p], bound_precision(&run->config, BOUND_GRADIENT, step));
-    see_row(&t->rows[p], &mine.rows[p], bound_measured(floor, q), step);
+    see(t, run, &mine.rows[p], q[p], step);
+    const double floor = noise_floor(&mine.rows[p], bound_precision(&run->config, BOUND_GRADIENT, step));
+    see_row(&t->rows[p], &mine.rows[p], bound_measured(floor, q[p]), step);
   }
-free_drawn:
+free_gaps:
+  free(q);
   gap_free(&mine);
-  for (int i = 0; i < COMPANIONS_NOISE; i++) gap_free(&drawn[i]);
   return err;
 }
 
@@ -115,14 +101,15 @@ void gradients_judge(const struct run_data *run, const struct companion *wanted,
                      struct verdict *out)
 {
   verdict_start(out, "gradients", "O4");
-  const struct run_data *truth, *noise[COMPANIONS_NOISE];
-  if (!companions_have_noise(wanted, companions, n, &truth, noise, out)) return;
+  const struct run_data *truth;
+  struct noise noise;
+  if (!noise_have(wanted, companions, n, &truth, &noise, out)) return;
 
   struct tally t = {.first_step = -1};
   worst_start(&t.worst);
   const int64_t steps = evidence_steps(run);
   for (int64_t step = 0; step < steps; step++)
-    if (!evidence_skipped(truth, step) && judge_step(run, truth, noise, step, &t) != ERR_OK) {
+    if (!evidence_skipped(truth, step) && judge_step(run, truth, &noise, step, &t) != ERR_OK) {
       verdict_say(out, OUTCOME_INVALID, "gradients of step %lld cannot be compared: %s", (long long)step, err_text());
       free(t.rows);
       return;

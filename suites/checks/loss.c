@@ -7,6 +7,7 @@
  */
 #include "bound.h"
 #include "losses.h"
+#include "noise.h"
 #include "verdict.h"
 
 #include <math.h>
@@ -16,7 +17,8 @@
 static const double same_sum = 1e-12;
 
 struct trial {
-  const struct run_data *run, *truth, *noise[COMPANIONS_NOISE];
+  const struct run_data *run, *truth;
+  struct noise noise;
   struct worst worst;   /* against the truth */
   struct worst reported; /* against the run's own sums */
   int counts;           /* compared */
@@ -30,12 +32,7 @@ static void against_truth(struct trial *t, const char *kind, int64_t rank, int64
                           struct verdict *out)
 {
   const enum precision precision = bound_precision(&t->run->config, BOUND_LOSS, step);
-  const double truth = evidence_value(t->truth, kind, -1, step, m, key);
-  double q = 0.0;
-  for (int i = 0; i < COMPANIONS_NOISE; i++) {
-    const double d = bound_relative(evidence_value(t->noise[i], kind, -1, step, m, key), truth);
-    q = isnan(d) || isnan(q) ? NAN : fmax(q, d);
-  }
+  const double truth = evidence_value(t->truth, kind, -1, step, m, key), q = noise_of(&t->noise, t->truth, kind, step, m, key);
   char place[96];
   if (m >= 0) snprintf(place, sizeof place, "%s of micro-batch %lld at step %lld", what, (long long)m, (long long)step);
   else snprintf(place, sizeof place, "%s at step %lld", what, (long long)step);
@@ -140,7 +137,7 @@ void loss_judge(const struct run_data *run, const struct companion *wanted, cons
 {
   verdict_start(out, "loss", "O3");
   struct trial t = {.run = run};
-  if (!companions_have_noise(wanted, companions, n, &t.truth, t.noise, out)) return;
+  if (!noise_have(wanted, companions, n, &t.truth, &t.noise, out)) return;
   worst_start(&t.worst);
   worst_start(&t.reported);
   const int64_t steps = evidence_steps(run);

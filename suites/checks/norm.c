@@ -1,7 +1,7 @@
 /* norm.c - O5: the global gradient norm: against the truth, and recomputed from the run's own
  * gradients (frozen and unused parameters are not in it). */
 #include "bound.h"
-#include "evidence.h"
+#include "noise.h"
 #include "verdict.h"
 
 #include <math.h>
@@ -35,23 +35,13 @@ close_file:
   return err;
 }
 
-static double noise_of(const struct run_data *const *noise, double truth, int64_t step)
-{
-  double q = 0.0;
-  for (int i = 0; i < COMPANIONS_NOISE; i++) {
-    const double d = bound_relative(evidence_value(noise[i], "step", -1, step, -1, "got.norm"), truth);
-    if (isnan(d)) return NAN;
-    q = fmax(q, d);
-  }
-  return q;
-}
-
 void norm_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
                 struct verdict *out)
 {
   verdict_start(out, "norm", "O5");
-  const struct run_data *truth, *noise[COMPANIONS_NOISE];
-  if (!companions_have_noise(wanted, companions, n, &truth, noise, out)) return;
+  const struct run_data *truth;
+  struct noise noise;
+  if (!noise_have(wanted, companions, n, &truth, &noise, out)) return;
   const enum precision precision = bound_precision(&run->config, BOUND_NORM, 0), own_precision = (enum precision)run->config.precision;
   const int64_t steps = evidence_steps(run);
   const double floor = bound_floor(BOUND_NORM, precision, (double)evidence_microbatches(&run->config));
@@ -60,7 +50,8 @@ void norm_judge(const struct run_data *run, const struct companion *wanted, cons
   double capped = 0.0;
   for (int64_t step = 0; step < steps; step++) {
     if (evidence_skipped(truth, step)) continue; /* nothing was to be learned from it */
-    const double want = evidence_value(truth, "step", -1, step, -1, "got.norm"), q = noise_of(noise, want, step);
+    const double want = evidence_value(truth, "step", -1, step, -1, "got.norm"),
+                 q = noise_of(&noise, truth, "step", step, -1, "got.norm");
     const double bound = bound_measured(floor, q);
     double own = NAN;
     if (isnan(want) || isnan(q)) {

@@ -120,6 +120,7 @@ const struct opt run_options[] = {
   {"seed",             OPT_INT,  AT(seed),              "1",          WHOLE,                      "",          "of weights, dropout and data"},
 
   {"dump",             OPT_NAME, AT(dump),              "none",       "none|gradients|all",       "",          "tensors written at each recorded step"},
+  {"dump_batches",     OPT_BOOL, AT(dump_batches),      "false",      "",                         "",          "write the batches of all steps to batches.safetensors, which batch_file reads; dp 1 only"},
   {"records_each",     OPT_INT,  AT(records_each),      "1",          "1..1000000000",            "updates",   "between recorded steps"},
   {"trace_time",       OPT_BOOL, AT(trace_time),        "false",      "",                         "",          "record times of every collective"},
   {"trace_spans",      OPT_BOOL, AT(trace_spans),       "false",      "",                         "",          "record what each stream did when and what it waited for: says who is waited for, and why"},
@@ -480,6 +481,14 @@ static enum err finish_batches(struct run_config *c)
   return ERR_OK;
 }
 
+/* Rank 0 writes what it trained on, which with more replicas is a part of each step. */
+static enum err finish_dumps(const struct run_config *c)
+{
+  if (c->dump_batches && c->dp > 1)
+    FAIL(ERR_CONFIG, "dump_batches: true with dp %" PRId64 ", whose first rank has a part of each step's batches; valid: false, or dp 1", c->dp);
+  return ERR_OK;
+}
+
 static enum err finish_reads(const struct run_config *c)
 {
   TRY(rank_list_check("read_ranks", c->read_ranks, config_ranks(c)));
@@ -526,6 +535,7 @@ enum err config_finish(struct run_config *c)
   TRY(finish_layout(&fresh));
   TRY(finish_slowness(&fresh));
   TRY(finish_batches(&fresh));
+  TRY(finish_dumps(&fresh));
   TRY(finish_reads(&fresh));
   TRY(finish_training(&fresh));
   *c = fresh;

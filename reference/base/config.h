@@ -105,6 +105,7 @@ struct run_config {
   int64_t seed;
 
   int64_t dump, records_each;
+  bool dump_batches;        /* what the run trained on, as one file that batch_file reads */
   bool trace_time, trace_spans;
   bool communicate;         /* false: `comm: none`, same step without transfers over replicas; never for conformance */
   bool align;               /* a barrier before each collective over replicas: to time transfers alone */

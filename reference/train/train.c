@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "comm/pmpi_shim.h"
 #include "train/dump.h"
+#include "train/dump_batches.h"
 #include "train/meters.h"
 #include "train/plant.h"
 #include "train/say.h"
@@ -21,6 +22,7 @@ struct loop {
   const struct run_config *run;
   struct trainer *t;
   struct dumper *dump;
+  struct batch_rows *batches; /* NULL: not kept */
   struct say_memory memory;
   struct dev_health health; /* of the card, before the first step */
   struct span_marks marks;  /* of the host, since the last step */
@@ -79,6 +81,7 @@ static enum err one_step(struct loop *l, int64_t step)
   TRY(forget(l));
   if (step > 0) spans_mark(&l->marks, l->run->dump != DUMP_NONE ? "dump" : "log", clock_ms());
   TRY(step_run(l->t, step, &clock));
+  dump_batches_take(l->batches, step);
   if (step == 0) {
     dev_usage(l->t->dev, &usage);
     l->memory.allocations_first = usage.allocations + usage.host_allocations;
@@ -145,6 +148,7 @@ static enum err steps(struct loop *l)
   TRY(dump_before(l->dump, l->run->steps));
   TRY(dev_sync(l->t->dev)); /* lazy tells here what it found last */
   TRY(take_mark(l));
+  TRY(dump_batches_write(l->batches));
   TRY(say_data(l->t, l->output));
   TRY(say_memory(l->t, l->output, &l->memory));
   if (l->run->trace_time || l->run->trace_spans) TRY(say_clock(l->output));
@@ -165,6 +169,7 @@ static enum err start(struct loop *l)
   int threads;
   int64_t after_start; /* the mark is set again: what setting up took and gave back is not training's */
   TRY(dump_create(l->t, l->output, &l->dump));
+  TRY(dump_batches_create(l->t, &l->batches));
   TRY(threads_count(l->t->compute, &threads));
   TRY(say_parameters(l->t, l->output));
   TRY(say_rank(l->output, l->t->dev, threads, &l->t->mesh));
@@ -202,6 +207,7 @@ enum err train_run(const struct output *o, bool *fatal)
 
 destroy_loop:
   if (!*fatal) {
+    dump_batches_destroy(l.batches);
     dump_destroy(l.dump);
     trainer_destroy(l.t);
   }

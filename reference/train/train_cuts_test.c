@@ -205,6 +205,23 @@ static void batches_of_a_file_reach_every_stage(void)
   near("file6", "file1", 6);
 }
 
+/* Written in the order of their numbers, whatever order they were taken in. */
+static void batches_that_a_run_wrote_give_its_bits_again(void)
+{
+  char settings[512];
+  fixture_run("rows", "dump: gradients\ndump_batches: true\ndocuments_each: 1\norder_seed: 3\nseed: 5\n");
+  fixture_run("rows-cut", "dump_batches: true\ndocuments_each: 1\nseed: 5\ntp: 2\npp: 2\n");
+  fixture_run("rows-off", "dump: gradients\ndocuments_each: 1\nseed: 5\n");
+  if (!CHECK(TRAIN(1, "rows") == 0) || !CHECK(TRAIN(4, "rows-cut") == 0) || !CHECK(TRAIN(1, "rows-off") == 0)) return;
+  CHECK(fixture_same_file("rows-cut", "rows", "batches.safetensors"));
+  CHECK(!fixture_same_file("rows", "rows-off", "batches.safetensors")); /* that one has none */
+  CHECK(!fixture_same_bits("rows", "rows-off"));                        /* the order is seen in the last bits */
+  snprintf(settings, sizeof settings, "dump: gradients\norder_seed: 3\nseed: 5\ncorpus: nowhere\nbatch_file: %s/rows/batches.safetensors\n", fixture_dir);
+  fixture_run("rows-again", settings);
+  if (!CHECK(TRAIN(1, "rows-again") == 0)) return;
+  CHECK(fixture_same_bits("rows-again", "rows"));
+}
+
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
 static void a_cut_step_allocates_nothing_after_the_first(void)
@@ -261,6 +278,7 @@ int main(void)
     TEST(blocks_are_whole_whatever_the_layout),
     TEST(weights_of_a_file_are_cut_and_put_together_again),
     TEST(batches_of_a_file_reach_every_stage),
+    TEST(batches_that_a_run_wrote_give_its_bits_again),
     TEST(a_cut_step_allocates_nothing_after_the_first),
     TEST(sleeping_stages_keep_their_schedule),
   };

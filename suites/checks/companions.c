@@ -66,6 +66,7 @@ static struct run_config serial(const struct run_config *c)
   s.nccl_proto = defaults.nccl_proto;
   s.narrow = defaults.narrow; /* what is beyond a micro-batch's longest sequence changes no loss */
   s.dump = DUMP_GRADIENTS;
+  s.dump_batches = defaults.dump_batches;
   s.trace_time = defaults.trace_time;
   s.trace_spans = defaults.trace_spans;
   s.communicate = true;

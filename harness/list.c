@@ -1,5 +1,6 @@
 /* list.c - each list is made once as JSON; the text is a walk over it. */
 #include "harness/list.h"
+#include "harness/case.h"
 #include "harness/place.h"
 #include "harness/suite.h"
 
@@ -126,7 +127,11 @@ static void print_text(const char *title, const json_t *list)
 enum err list_print(const char *what, enum list_form form)
 {
   const bool json = form == LIST_JSON;
-  if (what && strcmp(what, "schema") == 0 && !json) return record_schema_markdown(stdout);
+  if (what && strcmp(what, "schema") == 0 && !json) {
+    TRY(record_schema_markdown(stdout));
+    case_schema_markdown(stdout);
+    return ERR_OK;
+  }
   if (what && strcmp(what, "schema") == 0) FAIL(ERR_CONFIG, "list schema: there is no JSON of it; valid: `list schema`, as Markdown");
   if (form == LIST_MARKDOWN && (what == NULL || strcmp(what, "options") != 0))
     FAIL(ERR_CONFIG, "list %s: only `list options` is printed as Markdown", what ? what : "");

@@ -1,6 +1,7 @@
 /* main.c - the command line of `shardmark`, and the only place of it that prints an error. */
 #include "harness/asked.h"
 #include "harness/doctor.h"
+#include "harness/export.h"
 #include "harness/list.h"
 #include "harness/measured.h"
 #include "harness/place.h"
@@ -38,7 +39,7 @@ static error_t parse(const struct argp *argp, int argc, char **argv, const char 
 /* --- run ------------------------------------------------------------------------------- */
 
 enum { KEY_RANKS = 256, KEY_BASE, KEY_MODEL, KEY_LAYOUT, KEY_HOSTS, KEY_DEVICE, KEY_SEED, KEY_OUT, KEY_QUICK, KEY_FULL, KEY_BUDGET,
-       KEY_DRY, KEY_RESUME, KEY_FAULT, KEY_ONLY, KEY_LAZY_SEED, KEY_FAIL_FAST, KEY_TRANSPORT, KEY_KEEP };
+       KEY_DRY, KEY_RESUME, KEY_FAULT, KEY_ONLY, KEY_LAZY_SEED, KEY_FAIL_FAST, KEY_TRANSPORT, KEY_KEEP, KEY_SET, KEY_STEPS };
 
 static const struct argp_option run_words[] = {
   {"ranks", KEY_RANKS, "1,2,4", 0, "rank counts: points of a scaling curve; of other suites only the cases with these", 0},
@@ -136,6 +137,72 @@ static enum status verb_run(int argc, char **argv)
   return err ? say_error("run", err) : status;
 }
 
+/* --- export ------------------------------------------------------------------------------ */
+
+static const struct argp_option export_words[] = {
+  {"model", KEY_MODEL, "NAME", 0, "what is trained (default: tiny; see list models)", 0},
+  {"layout", KEY_LAYOUT, "dp=2,tp=2", 0, "what the case is meant for: told in case.json, and how the legal runs split their sums (default: dp=2)", 0},
+  {"steps", KEY_STEPS, "N", 0, "updates (default: 3)", 0},
+  {"set", KEY_SET, "KEY=VALUE", 0, "another setting of the training, as often as wanted (keys: below)", 0},
+  {0}};
+
+static enum err copy_word(const char *name, const char *text, char *out, size_t bytes)
+{
+  if (strlen(text) >= bytes || *text == '\0')
+    FAIL(ERR_CONFIG, "%s: %zu bytes '%.40s'; valid: 1 to %zu bytes", name, strlen(text), text, bytes - 1);
+  snprintf(out, bytes, "%s", text);
+  return ERR_OK;
+}
+
+static enum err add_set(struct export_asked *a, const char *before, const char *text)
+{
+  char whole[CONFIG_PATH];
+  if (a->n_sets == EXPORT_SETS) FAIL(ERR_CONFIG, "--set %.40s: the %dth; valid: up to %d", text, EXPORT_SETS + 1, EXPORT_SETS);
+  if (snprintf(whole, sizeof whole, "%s%s", before, text) >= (int)sizeof whole) FAIL(ERR_CONFIG, "--set %.40s...: too long", text);
+  return copy_word("--set", whole, a->sets[a->n_sets++], sizeof a->sets[0]);
+}
+
+static enum err export_word(struct export_asked *a, int key, const char *text)
+{
+  switch (key) {
+  case KEY_MODEL: return copy_word("--model", text, a->model, sizeof a->model);
+  case KEY_LAYOUT: return copy_word("--layout", text, a->layout, sizeof a->layout);
+  case KEY_STEPS: return add_set(a, "steps=", text);
+  case KEY_SET: return add_set(a, "", text);
+  default: return copy_word("DIR", text, a->dir, sizeof a->dir);
+  }
+}
+
+static error_t on_export(int key, char *text, struct argp_state *state)
+{
+  struct export_asked *a = state->input;
+  if (key == ARGP_KEY_END && *a->dir == '\0') argp_error(state, "which directory?");
+  if (key == ARGP_KEY_ARG && *a->dir) argp_error(state, "one directory at a time, not also %s", text);
+  if (key != ARGP_KEY_ARG && (key < KEY_RANKS || key > KEY_STEPS)) return ARGP_ERR_UNKNOWN;
+  if (export_word(a, key, text) != ERR_OK) argp_error(state, "%s", err_text());
+  return 0;
+}
+
+static enum status verb_export(int argc, char **argv)
+{
+  char keys[1024], doc[2048];
+  export_keys(keys, sizeof keys);
+  snprintf(doc, sizeof doc,
+           "Writes a case to DIR: initial weights, batches, the float64 truth of a few updates and the bounds of rounding, for a trainer of any "
+           "kind to be checked against.\v"
+           "DIR is new or empty. DIR/README.md says all that an adapter needs. The keys of --set, as `shardmark list options` explains them: %s.\n\n"
+           "Exit status: 0 written, 2 usage or configuration, 3 INVALID, 130 interrupted; unless it is 0 nothing is left.",
+           keys);
+  const struct argp argp = {export_words, on_export, "DIR", doc, NULL, NULL, NULL};
+  struct export_asked *a = calloc(1, sizeof *a);
+  enum status status = STATUS_FAIL;
+  if (a == NULL) return STATUS_INVALID;
+  parse(&argp, argc, argv, "export", a);
+  const enum err err = export_case(a, &status);
+  free(a);
+  return err ? say_error("export", err) : status;
+}
+
 /* --- the other verbs ------------------------------------------------------------------------ */
 
 static enum status verb_train(int argc, char **argv)
@@ -230,6 +297,7 @@ static const struct {
   enum status (*run)(int argc, char **argv);
 } verbs[] = {{"run", "runs suites, writes records, prints the verdict, writes the report", verb_run},
              {"train", "training runs, alone or under mpirun", verb_train},
+             {"export", "a training's weights, batches, truth and bounds, for any trainer", verb_export},
              {"report", "rebuilds the report of a results directory from its records", verb_report},
              {"speed", "speed of training runs on a GPU, from their records", verb_speed},
              {"list", "suites, faults, options, checks, models", verb_list},

@@ -48,8 +48,9 @@ def first_of(names, otherwise):
 
 # --- options -----------------------------------------------------------------------------------------------------------------------------
 
-def options(about, plants, precisions, uses):
-    """The run's options from a run file or the command line; `uses`: the keys of LAYOUT (and `schedule`) that the adapter can set."""
+def options(about, plants, precisions, uses, otherwise):
+    """The run's options from a run file or the command line; `uses`: the keys of LAYOUT that the adapter can set;
+    `otherwise`: what it takes where nothing is said."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog="planted faults:\n" + "\n".join(f"  {name:22} {what}" for name, what in plants.items()))
     parser.add_argument("runfile", nargs="?", help="lines `key: value` with the keys below, in place of them")
@@ -57,8 +58,8 @@ def options(about, plants, precisions, uses):
     parser.add_argument("--out", help="directory for records and tensors, new or empty")
     parser.add_argument("--precision", default="float32", help=" | ".join(precisions))
     for key, value in LAYOUT.items():
-        parser.add_argument(f"--{key}", type=int, default=value)
-    parser.add_argument("--schedule", default="")
+        parser.add_argument(f"--{key}", type=int, default=otherwise.get(key, value))
+    parser.add_argument("--schedule", default=otherwise.get("schedule", ""))
     parser.add_argument("--micro_batch", type=int, default=0, help="sequences of one pass; 0: the case's")
     parser.add_argument("--steps", type=int, default=0, help="0: the case's")
     parser.add_argument("--plant", default="", help="a planted fault, see below")
@@ -244,8 +245,8 @@ class Calls(TorchDispatchMode):
 class Job:
     """One run: its options, its case, this rank's place, and what it tells.  Ranks are numbered tp fastest, then dp, then pp."""
 
-    def __init__(self, framework, about, plants, precisions=("float32", "bf16"), uses=("dp",), versions="", backend="gloo"):
-        self.run = options(about, plants, precisions, uses)
+    def __init__(self, framework, about, plants, precisions=("float32", "bf16"), uses=("dp",), otherwise={}, versions="", backend="gloo"):
+        self.run = options(about, plants, precisions, uses, otherwise)
         self.case = Case(self.run.case)
         self.steps = self.run.steps or self.case.steps
         self.micro_batch = self.run.micro_batch or self.case.micro_batch

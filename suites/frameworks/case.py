@@ -222,7 +222,7 @@ class Calls(TorchDispatchMode):
         self.told, self.number = [], {}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func.namespace in ("c10d", "_c10d_functional") and "wait" not in func.__name__ and "barrier" not in func.__name__:
+        if func.namespace in ("c10d", "_c10d_functional") and not any(word in func.__name__ for word in ("wait", "wrap", "barrier")):
             flat = [leaf for a in args for leaf in ((a if isinstance(a, (list, tuple)) else [a]))]
             flat = [leaf for a in flat for leaf in ((a if isinstance(a, (list, tuple)) else [a]))]
             tensor = next(a for a in flat if isinstance(a, torch.Tensor))

@@ -31,6 +31,16 @@ static void last_line(const char *text, char *out, size_t bytes)
   snprintf(out, bytes, "%.*s", (int)(end - start), start);
 }
 
+/* The last line before Open MPI's own account of a job that did not end well. */
+static void own_words(const char *tail, char *out, size_t bytes)
+{
+  char own[8192];
+  const char *account = strstr(tail, "Primary job  terminated"), *other = strstr(tail, "mpirun detected");
+  if (account == NULL || (other && other < account)) account = other;
+  snprintf(own, sizeof own, "%.*s", account ? (int)(account - tail) : (int)strlen(tail), tail);
+  last_line(own, out, bytes);
+}
+
 static enum status status_of(const char *kind)
 {
   for (int e = ERR_OK + 1; kind && e <= ERR_INVALID; e++)
@@ -62,6 +72,35 @@ bool ending_error(const char *dir, char *text, size_t bytes, enum status *status
   }
   json_decref(records);
   return found;
+}
+
+void ending_last_told(const char *dir, int ranks, char *out, size_t bytes)
+{
+  enum { TOLD_MAX = 4 };
+  json_t *records = NULL, *r;
+  size_t i, used = 0;
+  int64_t last[TOLD_MAX], rank;
+  out[0] = '\0';
+  for (int k = 0; k < TOLD_MAX; k++) last[k] = -1;
+  if (results_read_run(dir, &records) != ERR_OK) return;
+  json_array_foreach(records, i, r)
+  {
+    rank = record_get_int(r, "rank", -1);
+    const int64_t step = record_get_int(r, "step", -1);
+    if (rank >= 0 && rank < TOLD_MAX && step > last[rank]) last[rank] = step;
+  }
+  json_decref(records);
+  const int n = ranks < TOLD_MAX ? ranks : TOLD_MAX;
+  for (int64_t step = -1; used < bytes; step++) { /* those that are behind first */
+    int left = 0;
+    for (int k = 0; k < n && used < bytes; k++) {
+      left += last[k] > step;
+      if (last[k] != step) continue;
+      if (step < 0) used += (size_t)snprintf(out + used, bytes - used, "%srank %d told of no step", used ? ", " : "", k);
+      else used += (size_t)snprintf(out + used, bytes - used, "%srank %d last told of step %lld", used ? ", " : "", k, (long long)step);
+    }
+    if (left == 0) break;
+  }
 }
 
 /* Of "Process name: [[job,1],rank]": Open MPI's words for the first process that ended with another status than 0. */
@@ -124,9 +163,13 @@ void ending_of_exit(int wait_status, const char *tail, const char *dir, struct j
     say_killed((int)signal, tail, dir, out);
     return;
   }
-  char line[256];
+  char line[256], who[32] = "";
   last_line(tail, line, sizeof line);
+  if (dir && status != 0 && rank_exited(tail) >= 0) {
+    own_words(tail, line, sizeof line);
+    snprintf(who, sizeof who, "rank %d: ", rank_exited(tail));
+  }
   if (dir == NULL) snprintf(out->text, sizeof out->text, "status %d after its last case was finished: %s", status, line);
   else if (status == 0) snprintf(out->text, sizeof out->text, "the job ended with status 0 before every rank had finished the case");
-  else snprintf(out->text, sizeof out->text, "exit status %d: %s", status, line[0] ? line : "no output");
+  else snprintf(out->text, sizeof out->text, "%sexit status %d: %s", who, status, line[0] ? line : "no output");
 }

@@ -11,6 +11,8 @@ void ending_of_exit(int wait_status, const char *tail, const char *dir, struct j
 /* First `done` record of dir with an error.  False: none.  text: "rank 1: reason"; *status: the exit
  * status that its kind stands for. */
 bool ending_error(const char *dir, char *text, size_t bytes, enum status *status);
+/* Of ranks without slots: what each told of last, those that are behind first: "rank 1 last told of step 0, rank 0 of step 2". */
+void ending_last_told(const char *dir, int ranks, char *out, size_t bytes);
 /* True for a `done` that a rank wrote because it was told to end: no reason of anything. */
 bool ending_is_last_words(const json_t *done);
 #endif

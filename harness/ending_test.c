@@ -132,9 +132,40 @@ static void without_any_word_the_last_line_is_quoted(void)
   CHECK_TEXT_HAS(e.text, "no output");
 }
 
+/* The text of Open MPI 4.1.4 where a process that knows no MPI ended with status 1. */
+static void a_rank_that_exited_is_named_with_its_own_last_line(void)
+{
+  struct job_end e;
+  CHECK_OK(results_clean_run(dir));
+  exited(1, "Traceback (most recent call last):\nValueError: no such thing\n"
+            "--------------------------------------------------------------------------\n"
+            "Primary job  terminated normally, but 1 process returned\na non-zero exit code. Per user-direction, the job has been aborted.\n"
+            "--------------------------------------------------------------------------\n"
+            "mpirun detected that one or more processes exited with non-zero status, thus causing\nthe job to be terminated. The first process to do so was:\n\n"
+            "  Process name: [[16353,1],1]\n  Exit code:    1\n"
+            "--------------------------------------------------------------------------\n", &e);
+  CHECK(strcmp(e.end, "exited") == 0 && e.status == 1);
+  CHECK(strcmp(e.text, "rank 1: exit status 1: ValueError: no such thing") == 0);
+}
+
+/* Without slots: by the records that each rank wrote. */
+static void ranks_that_are_behind_come_first(void)
+{
+  char text[200];
+  CHECK_OK(results_clean_run(dir));
+  static const char steps[] = "{\"schema\":1,\"kind\":\"step\",\"case\":\"x\",\"rank\":0,\"step\":2}\n{\"schema\":1,\"kind\":\"step\",\"case\":\"x\",\"rank\":2,\"step\":0}\n{\"schema\":1,\"kind\":\"step\",\"case\":\"x\",\"rank\":2,\"step\":1}\n";
+  write_file("records.jsonl", steps, sizeof steps - 1);
+  ending_last_told(dir, 3, text, sizeof text);
+  if (!CHECK(strcmp(text, "rank 1 told of no step, rank 2 last told of step 1, rank 0 last told of step 2") == 0)) fprintf(stderr, "%s\n", text);
+  write_file("records.jsonl", "rubbish\n", 8);
+  ending_last_told(dir, 2, text, sizeof text);
+  CHECK(text[0] == '\0');
+}
+
 int main(void)
 {
   static const struct test tests[] = {
+    TEST(a_rank_that_exited_is_named_with_its_own_last_line), TEST(ranks_that_are_behind_come_first),
     TEST(open_mpi_names_the_rank),        TEST(mpich_names_the_process),
     TEST(a_ranks_own_reason_comes_first), TEST(last_words_are_no_reason),
     TEST(a_rank_that_ended_itself_on_a_signal_is_named), TEST(a_reason_that_names_a_rank_names_it_once),

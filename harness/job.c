@@ -332,7 +332,8 @@ static void say_stalled(struct job *j, double quiet_ms)
   struct stall_rank *ranks;
   char who[400];
   const int n = stall_read(c->dir, &ranks);
-  stall_sentence(ranks, n, who, sizeof who);
+  if (c->foreign) ending_last_told(c->dir, c->ranks, who, sizeof who);
+  else stall_sentence(ranks, n, who, sizeof who);
   free(ranks);
   snprintf(j->end.text, sizeof j->end.text, "no progress for %.1f s: %s", quiet_ms / 1e3,
            who[0] ? who : "no rank has said where it is");
@@ -347,7 +348,7 @@ static void look(struct job *j)
   const int before = j->current;
   advance(j);
   const struct job_case *c = &j->cases[j->current < j->n ? j->current : j->n - 1];
-  const int64_t progress = progress_of(c->dir);
+  const int64_t progress = progress_of(c->dir) + (c->foreign ? (int64_t)j->written : 0);
   if (j->current != before) {
     output_close(j);
     j->case_start_ms = j->progress_ms = now;
@@ -357,7 +358,7 @@ static void look(struct job *j)
   j->progress = progress;
   const double quiet = now - j->progress_ms, spent = now - j->case_start_ms;
   const bool started = j->current > 0 || progress > 0; /* until then it is the launcher and the libraries that take their time */
-  const double limit_ms = 1e3 * (started || c->seconds > start_seconds ? c->seconds : start_seconds);
+  const double limit_ms = 1e3 * (started || c->foreign || c->seconds > start_seconds ? c->seconds : start_seconds);
   if (j->current == j->n && quiet > limit_ms) {
     j->current--; /* all is done but the job does not end */
     snprintf(j->end.text, sizeof j->end.text, "every rank finished, but the job did not end for %.1f s", quiet / 1e3);

@@ -22,6 +22,7 @@ struct job_case {
   const char *name, *dir; /* dir holds run.yaml, records and state.<node> */
   int ranks;
   double seconds;
+  bool foreign; /* another framework's: it has no slots, so that its output is progress, too; its limit holds from its start */
 };
 
 struct job_end {

@@ -63,6 +63,25 @@ static struct job_end run(const char *const *scripts, int n, double seconds)
   return end;
 }
 
+/* The same as another framework's: a job of one case, whose output counts. */
+static struct job_end run_foreign(const char *script, double seconds)
+{
+  char path[192], folder[160];
+  struct job_end end = {0};
+  struct job *j;
+  snprintf(folder, sizeof folder, "%s/foreign", root);
+  snprintf(path, sizeof path, "%s/run.yaml", folder);
+  CHECK_OK(results_clean_run(folder));
+  write_file(path, script, 0644);
+  const char *const files[] = {path};
+  const struct job_case one = {.name = "x", .dir = folder, .ranks = 2, .seconds = seconds, .foreign = true};
+  const struct launch_world w = world();
+  if (!CHECK_OK(job_start(&w, &(struct launch_wish){.ranks = 2, .files = files, .n_files = 1}, &one, 1, &j))) return end;
+  while (!job_step(j, 20, &end)) continue;
+  job_close(j);
+  return end;
+}
+
 static size_t size_of(const char *name)
 {
   char path[192];
@@ -193,6 +212,18 @@ static void progress_keeps_a_slow_case_alive(void)
   CHECK(run(s, 1, 1.0).finished == 1);
 }
 
+static void a_foreign_case_lives_by_its_output_and_not_by_silence(void)
+{
+  static const char loading[] = "i=0; while [ $i -lt 8 ]; do echo loading; sleep 0.5; i=$((i + 1)); done; done_ ''\n";
+  CHECK(run_foreign(loading, 2.5).finished == 1);
+  const struct job_end e = run_foreign("echo '{\"schema\":1,\"kind\":\"step\",\"case\":\"x\",\"rank\":0,\"step\":1}' >>$dir/records.0.jsonl; sleep 1000\n", 2.5);
+  CHECK(e.finished == 0 && strcmp(e.end, "timeout") == 0);
+  CHECK_TEXT_HAS(e.text, "rank 1 told of no step, rank 0 last told of step 1");
+  const double began = clock_ms();
+  CHECK(strcmp(run_foreign("sleep 1000\n", 0.5).end, "timeout") == 0); /* its limit holds from the start */
+  CHECK(clock_ms() - began < 20000);
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -208,6 +239,7 @@ int main(void)
     TEST(a_teardown_that_fails_is_the_last_cases),
     TEST(a_job_that_does_not_end_is_ended),
     TEST(progress_keeps_a_slow_case_alive),
+    TEST(a_foreign_case_lives_by_its_output_and_not_by_silence),
   };
   char path[192];
   snprintf(root, sizeof root, "/tmp/job_test.%d", (int)getpid());

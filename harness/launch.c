@@ -238,6 +238,16 @@ enum err launch_check(const struct launch_world *w, int ranks)
   return ERR_OK;
 }
 
+/* What every rank executes: the trainer or a foreign program, then its run files. */
+static enum err words_program(const struct launch_world *w, const struct launch_wish *wish, struct launch_command *c)
+{
+  if (wish->program == NULL) WORD("%s", w->trainer);
+  for (int i = 0; wish->program && wish->program[i]; i++) WORD("%s", wish->program[i]);
+  for (int i = 0; i < wish->n_files; i++) WORD("%s", wish->files[i]);
+  for (int i = 0; wish->settings && wish->settings[i]; i++) SETTING("%s", wish->settings[i]);
+  return ERR_OK;
+}
+
 enum err launch_make(const struct launch_world *w, const struct launch_wish *wish, struct launch_command *out)
 {
   enum err err = ERR_OK;
@@ -249,8 +259,7 @@ enum err launch_make(const struct launch_world *w, const struct launch_wish *wis
     FAIL(ERR_CONFIG, "%d ranks of %d cores wanted, this machine has %d cores", wish->ranks, wish->cores_each, w->cores);
   struct launch_command made = {0}, *c = &made;
   if (w->mpi != LAUNCH_ALONE) TRY_TO(free_lists, w->mpi == LAUNCH_OPENMPI ? words_openmpi(w, wish, c) : words_other(w, wish, c));
-  TRY_TO(free_lists, add(&c->words, &c->n_words, "%s", w->trainer));
-  for (int i = 0; i < wish->n_files; i++) TRY_TO(free_lists, add(&c->words, &c->n_words, "%s", wish->files[i]));
+  TRY_TO(free_lists, words_program(w, wish, c));
   *out = made;
   return ERR_OK;
 

@@ -52,6 +52,8 @@ struct launch_wish {
   int cores_each;  /* > 0: every rank gets its own so many cores, none shared; 0: not bound */
   int hosts;       /* > 1: the ranks stand on so many, as many on each; else wherever the launcher puts them */
   int first_core;  /* with ranks == 1 and cores_each > 0: index into world.core; else 0     */
+  const char *const *program;  /* words of a foreign program in place of world.trainer, ended by NULL; NULL: the trainer */
+  const char *const *settings; /* KEY=VALUE more for it, ended by NULL, unless a person set KEY; NULL: none          */
   const char *const *files; /* run files, in order */
   int n_files;
 };

@@ -165,10 +165,23 @@ static void every_allocation_may_fail(void)
   CHECK(!failed);
 }
 
+static void a_foreign_program_stands_in_the_trainers_place(void)
+{
+  static const char *const words[] = {"/env/bin/python", "ddp.py", NULL}, *const settings[] = {"OMP_NUM_THREADS=1", NULL};
+  char text[2048];
+  const struct launch_world w = world(LAUNCH_OPENMPI);
+  made(&w, &(struct launch_wish){.ranks = 2, .files = files, .n_files = 1, .program = words, .settings = settings}, text, sizeof text);
+  CHECK_TEXT_HAS(text, "/bin/mpirun -np 2 ");
+  CHECK_TEXT_HAS(text, "/env/bin/python ddp.py a.yaml ");
+  CHECK_TEXT_HAS(text, "OMP_NUM_THREADS=1 ");
+  CHECK(strstr(text, "/bin/trainer") == NULL);
+}
+
 int main(void)
 {
   static const struct test tests[] = {
     TEST(versions_tell_the_mpi),
+    TEST(a_foreign_program_stands_in_the_trainers_place),
     TEST(open_mpi_gets_what_it_needs),
     TEST(two_hosts_are_those_of_the_file_or_emulated),
     TEST(mpich_gets_its_own_words),

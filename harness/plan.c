@@ -213,6 +213,16 @@ enum err plan_add_trial(struct plan *p, const struct suite *s, const struct suit
   return ERR_OK;
 }
 
+enum err plan_add_foreign(struct plan *p, const struct suite *s, const struct suite_case *of, const struct run_config *c)
+{
+  struct trial *t;
+  TRY(add_trial(p, s, of, of->name, &t));
+  t->part = PART_FOREIGN;
+  TRY(plan_add_run(p, t->name, c, of->seconds, &t->run));
+  p->runs[t->run].foreign = true;
+  return ERR_OK;
+}
+
 enum err plan_add_cases(struct plan *p, const struct asked *a, const struct suite *s, enum trial_part part)
 {
   for (int i = 0; i < s->n; i++) {
@@ -303,7 +313,7 @@ enum err plan_order(const struct plan *p, int *out, int *n)
     for (int i = 0; i < p->n_trials; i++) {
       int needed[SUITE_CHECKS_MAX * JUDGE_COMPANIONS_MAX + 1];
       const struct trial *t = &p->trials[i];
-      if (t->priority != priority || t->state != TRIAL_WAITING || t->part == PART_POINT || t->part == PART_TIMED) continue;
+      if (t->priority != priority || t->state != TRIAL_WAITING || t->part == PART_POINT || t->part == PART_TIMED || t->part == PART_FOREIGN) continue;
       const int count = plan_runs_of(t, needed, (int)(sizeof needed / sizeof *needed));
       for (int k = 0; k < count; k++) {
         if (listed[needed[k]] || p->runs[needed[k]].ended) continue;

@@ -22,7 +22,8 @@ enum trial_part {
   PART_TWIN,
   PART_EVIDENCE,
   PART_POINT, /* timed in repeats; its verdict is the point's */
-  PART_TIMED  /* judged by its checks from a run that has the machine to itself */
+  PART_TIMED, /* judged by its checks from a run that has the machine to itself */
+  PART_FOREIGN /* another framework's run, judged against an exported case (frameworks.h) */
 };
 
 struct run {
@@ -33,6 +34,7 @@ struct run {
   double seconds, estimate_s; /* limit without progress; guess of the time it takes */
   double disk_bytes;          /* guess of what it writes          */
   bool alone;                 /* its own job: expected to hang    */
+  bool foreign;               /* another framework's program      */
   int after;                  /* run that has to end before; -1   */
   bool ended;
   struct run_data data;       /* filled when it has ended         */
@@ -83,6 +85,8 @@ bool plan_wants(const struct asked *a, const struct suite_case *of, const struct
 enum err plan_add_trial(struct plan *p, const struct suite *s, const struct suite_case *of, const char *name,
                         const struct run_config *c, enum trial_part part, int *out);
 enum err plan_add_skipped(struct plan *p, const struct suite *s, const struct suite_case *of, const char *why);
+/* A trial of part PART_FOREIGN with a run of its own. */
+enum err plan_add_foreign(struct plan *p, const struct suite *s, const struct suite_case *of, const struct run_config *c);
 /* One run that no trial judges (a measurement): always a run of its own. */
 enum err plan_add_run(struct plan *p, const char *name, const struct run_config *c, double seconds, int *out);
 

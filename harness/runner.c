@@ -49,15 +49,15 @@ static enum err active_start(const struct runner *r, const struct runner_timed *
   for (int i = 0; i < n; i++) {
     const struct run *run = &r->plan->runs[runs[i]];
     a.runs[i] = runs[i];
-    a.cases[i] = (struct job_case){.name = run->name, .dir = run->dir, .ranks = run->ranks, .seconds = run->seconds};
+    a.cases[i] = (struct job_case){.name = run->name, .dir = run->dir, .ranks = run->ranks, .seconds = run->seconds, .foreign = run->foreign};
     TRY_TO(free_active, results_clean_run(run->dir));
     if (snprintf(a.paths[i], sizeof a.paths[i], "%s/run.yaml", run->dir) >= (int)sizeof a.paths[i])
       FAIL_TO(free_active, ERR_CONFIG, "path too long: %s", run->dir);
-    a.files[i] = a.paths[i];
+    a.files[i] = wanted->program ? wanted->file : a.paths[i];
     TRY_TO(free_active, config_write(&run->config, a.paths[i]));
   }
   const struct launch_wish wish = {.ranks = r->plan->runs[runs[0]].ranks, .cores_each = wanted->cores_each, .first_core = wanted->first_core, .hosts = wanted->hosts,
-                                   .files = a.files, .n_files = n};
+                                   .files = a.files, .n_files = n, .program = wanted->program, .settings = wanted->settings};
   TRY_TO(free_active, job_start(r->world, &wish, a.cases, n, &a.job));
   *out = a;
   return ERR_OK;
@@ -104,7 +104,10 @@ static enum err take_over(struct runner *r, int index, const struct job_end *end
   snprintf(run->data.dir, sizeof run->data.dir, "%s", run->dir);
   snprintf(run->data.end, sizeof run->data.end, "%s", end->end);
   snprintf(run->data.text, sizeof run->data.text, "%s", end->text);
-  if (results_read_run(run->dir, &records) != ERR_OK) { /* what a trainer wrote is no reason to end: its case is judged by it */
+  if (run->foreign) {
+    records = json_array();
+    if (records == NULL) FAIL(ERR_MEMORY, "records of %s", run->name);
+  } else if (results_read_run(run->dir, &records) != ERR_OK) { /* what a trainer wrote is no reason to end: its case is judged by it */
     snprintf(run->data.text, sizeof run->data.text, "records cannot be read: %s", err_text());
     snprintf(run->data.end, sizeof run->data.end, "unreadable");
     records = json_array();
@@ -140,7 +143,8 @@ static enum err active_step(struct runner *r, struct active *a, double wait_ms, 
   if (!*over || finished >= a->n || strcmp(end.end, "interrupted") == 0) return ERR_OK;
   if (strcmp(end.end, "exited") == 0 && (end.status == 126 || end.status == 127)) snprintf(end.end, sizeof end.end, "not_started");
   const bool exited = strcmp(end.end, "exited") == 0;
-  const bool bad = strcmp(end.end, "not_started") == 0 || (exited && (end.status == STATUS_INVALID || end.status == STATUS_USAGE));
+  const bool unfit = strcmp(end.end, "not_started") == 0 || (exited && (end.status == STATUS_INVALID || end.status == STATUS_USAGE));
+  const bool bad = unfit && !r->plan->runs[a->runs[a->told]].foreign; /* says nothing of our own jobs */
   r->bad_in_a_row = bad ? r->bad_in_a_row + 1 : 0;
   if (r->bad_in_a_row >= BAD_MAX) {
     r->unusable = true;

@@ -39,6 +39,10 @@ enum err runner_all(struct runner *r, const int *runs, int n);
 struct runner_timed {
   const int *runs;
   int n, cores_each, first_core, hosts;
+  /* Of another framework: one run, started by these words (launch.h) with this file in place of run.yaml.  Its records
+   * stay in its folder, since they may say anything. */
+  const char *const *program, *const *settings;
+  const char *file;
 };
 enum err runner_timed(struct runner *r, const struct runner_timed *jobs, int n);
 

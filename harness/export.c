@@ -33,6 +33,7 @@ struct exporting {
   struct runner runner;
   int truth, noise[CASE_PRECISIONS][COMPANIONS_NOISE]; /* runs of the plan */
   const struct run *broken;                            /* the first that did not end well */
+  bool silent;                                         /* of what was written             */
 };
 
 /* --- folders ------------------------------------------------------------------------------------ */
@@ -178,7 +179,7 @@ static enum err write_case(struct exporting *e, enum status *status)
   TRY_TO(release, case_write(&s, bounds, made));
   if (interrupt_seen()) goto release;
   if (rename(made, e->dir) != 0) FAIL_TO(release, ERR_IO, "%s: %s", e->dir, strerror(errno));
-  say(e, said);
+  if (!e->silent) say(e, said);
   *status = STATUS_PASS;
 release:
   for (int p = 0; p < CASE_PRECISIONS; p++) json_decref(bounds[p]);
@@ -194,13 +195,21 @@ static enum err carry_out(struct exporting *e, enum status *status)
 
 enum err export_case(const struct export_asked *a, enum status *status)
 {
+  struct run_config c;
+  TRY(export_settings(a, &c));
+  return export_run(&c, a->dir, true, status);
+}
+
+enum err export_run(const struct run_config *c, const char *dir, bool say, enum status *status)
+{
   enum err err = ERR_OK;
   struct exporting *e = calloc(1, sizeof *e);
   if (e == NULL) FAIL(ERR_MEMORY, "an export: %zu bytes", sizeof *e);
   interrupt_watch();
   *status = STATUS_INTERRUPTED;
-  TRY_TO(done, export_settings(a, &e->config));
-  TRY_TO(done, look_at(a->dir, e->dir));
+  e->config = *c;
+  e->silent = !say;
+  TRY_TO(done, look_at(dir, e->dir));
   TRY_TO(done, launch_look(NULL, &e->world));
   for (int p = 0; p < CASE_PRECISIONS; p++) TRY_TO(done, add_precision(e, p));
   TRY_TO(done, check_memory(e));

@@ -49,6 +49,25 @@ static const char *why_not(const char *key)
   return "a case does not depend on it";
 }
 
+bool export_may_set(const char *key, const char **why)
+{
+  for (int i = 0; i < ALLOWED; i++)
+    if (strcmp(allowed[i], key) == 0) return true;
+  *why = why_not(key);
+  return false;
+}
+
+void export_defaults(struct run_config *c)
+{
+  config_default(c);
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) BUG_IF(config_set(c, own[i].key, own[i].value) != ERR_OK);
+}
+
+void export_decay(struct run_config *c)
+{
+  if (c->lr_schedule == LR_COSINE && c->lr_decay == 0) c->lr_decay = c->lr_warmup + 2 * c->steps; /* the last update is not one of nothing */
+}
+
 static enum err set(const char *text, struct run_config *c)
 {
   char key[64];
@@ -75,15 +94,14 @@ enum err export_settings(const struct export_asked *a, struct run_config *out)
 {
   struct run_config c;
   struct cut_pipeline pipeline;
-  config_default(&c);
-  for (size_t i = 0; i < sizeof own / sizeof *own; i++) TRY(config_set(&c, own[i].key, own[i].value));
+  export_defaults(&c);
   if (*a->model) TRY(config_set(&c, "model", a->model));
   for (int i = 0; i < a->n_sets; i++) TRY(set(a->sets[i], &c));
   if (*a->layout) {
     c.dp = 1;
     TRY(cut_lay(a->layout, &c));
   }
-  if (c.lr_schedule == LR_COSINE && c.lr_decay == 0) c.lr_decay = c.lr_warmup + 2 * c.steps; /* the last update is not one of nothing */
+  export_decay(&c);
   if (c.steps < 1) FAIL(ERR_CONFIG, "--set steps=%" PRId64 ": a case trains; valid: 1 or more", c.steps);
   snprintf(c.name, sizeof c.name, "case");
   TRY(config_finish(&c));

@@ -306,6 +306,21 @@ static void set_all(const char *kind, const char *key, double value)
   }
 }
 
+/* Two transfers of 80 ms in all, each from one clock to another: 2 ms each way are a tenth. */
+static void clocks_that_may_be_off_decide_nothing(void)
+{
+  for (int off = 0; off < 2; off++) {
+    struct verdict v;
+    setup();
+    json_t *clock = made_record(&made[RUNS - 1], "clock", 1, -1, -1);
+    json_object_set_new(clock, "got.error_ms", json_real(off ? 2.01 : 1.99));
+    overlap_judge(&made[RUNS - 1].data, wanted, companions, n, &v);
+    CHECK(v.outcome == (off ? OUTCOME_INCONCLUSIVE : OUTCOME_PASS));
+    if (off) CHECK_TEXT_HAS(v.sentence, "clocks are known to 2.01 ms");
+    teardown();
+  }
+}
+
 static void a_figure_passes_only_if_clock_and_streams_agree(void)
 {
   struct verdict v;
@@ -396,6 +411,7 @@ int main(void)
     TEST(what_goes_on_into_the_next_step_can_be_hidden_there),
     TEST(clock_and_streams_agree_within_a_tenth_or_a_fiftieth_of_alone),
     TEST(what_is_missing_or_contradicts_itself_gives_no_figure),
+    TEST(clocks_that_may_be_off_decide_nothing),
     TEST(a_figure_passes_only_if_clock_and_streams_agree),
     TEST(less_than_nine_tenths_of_the_bare_program_fails),
     TEST(a_bare_program_that_hides_nothing_decides_nothing),

@@ -44,9 +44,9 @@ enum err case_write(const struct case_source *s, json_t *const bounds[CASE_PRECI
 /* case.json and config.json; new references.  NULL: no memory. */
 json_t *case_json(const struct case_source *s);
 json_t *case_model_json(const struct run_config *c);
-/* The text of README.md: suites/case.md with the case's numbers in it.  Fails: ERR_UNAVAILABLE, ERR_IO, ERR_FORMAT (the template
- * names a number that there is not). */
-enum err case_readme(const struct case_source *s, FILE *out);
+/* The text of README.md: suites/case.md with the case's numbers in it, before the files of the truth are moved.  Fails:
+ * ERR_UNAVAILABLE, ERR_IO, ERR_FORMAT (the template names a number that there is not), ERR_MEMORY. */
+enum err case_readme(const struct case_source *s, json_t *const bounds[CASE_PRECISIONS], FILE *out);
 
 /* The section of results/schema.md. */
 void case_schema_markdown(FILE *out);

@@ -3,16 +3,18 @@
 
 #include "suites/checks/bound.h"
 #include "suites/checks/evidence.h"
-#include "suites/checks/gap.h"
+#include "suites/checks/noise.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const enum precision case_precisions[CASE_PRECISIONS] = {PRECISION_F32, PRECISION_BF16};
 
 struct made {
-  const struct run_data *truth, *const *noise;
+  const struct run_data *truth;
+  struct noise noise;
   struct run_config config; /* in the precision that is bounded */
   struct case_bounds *said;
 };
@@ -40,27 +42,14 @@ static enum err add_told(const struct made *m, json_t *list, enum bound_kind kin
                          const char *key, double terms)
 {
   const enum precision precision = bound_precision(&m->config, kind, step);
-  const double truth = evidence_value(m->truth, record, -1, step, micro, key);
+  const double q = noise_of(&m->noise, m->truth, record, step, micro, key);
   char place[96];
-  double q = 0.0;
-  for (int i = 0; i < COMPANIONS_NOISE; i++) {
-    const double d = bound_relative(evidence_value(m->noise[i], record, -1, step, micro, key), truth);
-    q = isnan(d) || isnan(q) ? NAN : fmax(q, d);
-  }
   json_t *row = json_pack("{s:I}", "step", (json_int_t)step);
   if (micro >= 0) json_object_set_new(row, "microbatch", json_integer(micro));
   if (json_array_append_new(list, row) != 0) FAIL(ERR_MEMORY, "bounds of step %lld", (long long)step);
   if (micro < 0) snprintf(place, sizeof place, "%s at step %lld", key + strlen("got."), (long long)step);
   else snprintf(place, sizeof place, "loss sum of micro-batch %lld at step %lld", (long long)micro, (long long)step);
   return close_row(m, row, bound_floor(kind, precision, terms), q, bound_ceiling(kind, precision, step), place);
-}
-
-/* As gradients.c has it: 4 u of the true gradient's length, in the unit that the distance is measured in. */
-static double floor_of(const struct gap *row, enum precision precision)
-{
-  const double floor = bound_floor(BOUND_GRADIENT, precision, 1.0);
-  if (row->zero) return floor;
-  return row->unit > 0.0 ? floor * row->want / row->unit : 0.0;
 }
 
 static enum err add_gradient(const struct made *m, json_t *list, const struct gap *row, double q, int64_t step)
@@ -70,21 +59,22 @@ static enum err add_gradient(const struct made *m, json_t *list, const struct ga
   snprintf(place, sizeof place, "gradient of %s at step %lld", row->name, (long long)step);
   json_t *said = json_pack("{s:s, s:I}", "name", row->name, "step", (json_int_t)step);
   if (json_array_append_new(list, said) != 0) FAIL(ERR_MEMORY, "bounds of step %lld", (long long)step);
-  return close_row(m, said, floor_of(row, precision), q, row->zero ? 0.0 : bound_ceiling(BOUND_GRADIENT, precision, step), place);
+  return close_row(m, said, noise_floor(row, precision), q, row->zero ? 0.0 : bound_ceiling(BOUND_GRADIENT, precision, step), place);
 }
 
+/* Rows of the truth against itself: their units and names are all that is wanted of them. */
 static enum err add_gradients(const struct made *m, json_t *list, int64_t step)
 {
-  struct gaps drawn[COMPANIONS_NOISE] = {{0}};
+  struct gaps rows = {0};
   enum err err = ERR_OK;
-  for (int i = 0; i < COMPANIONS_NOISE; i++) TRY_TO(free_drawn, gap_measure(m->noise[i], m->truth, step, &drawn[i]));
-  for (int p = 0; p < drawn[0].n; p++) {
-    double q = 0.0;
-    for (int i = 0; i < COMPANIONS_NOISE; i++) q = isfinite(drawn[i].rows[p].error) && isfinite(q) ? fmax(q, drawn[i].rows[p].error) : NAN;
-    TRY_TO(free_drawn, add_gradient(m, list, &drawn[0].rows[p], q, step));
-  }
-free_drawn:
-  for (int i = 0; i < COMPANIONS_NOISE; i++) gap_free(&drawn[i]);
+  TRY(gap_measure(m->truth, m->truth, step, &rows));
+  double *q = malloc((size_t)rows.n * sizeof *q + 1);
+  if (q == NULL) FAIL_TO(free_rows, ERR_MEMORY, "noise of %d gradients", rows.n);
+  TRY_TO(free_rows, noise_gradients(&m->noise, m->truth, step, &rows, q));
+  for (int p = 0; p < rows.n; p++) TRY_TO(free_rows, add_gradient(m, list, &rows.rows[p], q[p], step));
+free_rows:
+  free(q);
+  gap_free(&rows);
   return err;
 }
 
@@ -102,10 +92,11 @@ enum err case_bounds_json(const struct case_source *s, int which, json_t **out, 
 {
   static const char *const lists[] = {"loss", "loss_sum", "norm", "gradients"};
   enum err err = ERR_OK;
-  struct made m = {.truth = s->truth, .noise = s->noise[which], .config = *s->config, .said = said};
+  struct made m = {.truth = s->truth, .config = *s->config, .said = said};
   char precision[CONFIG_NAME];
   *out = NULL;
   *said = (struct case_bounds){0};
+  memcpy(m.noise.runs, s->noise[which], sizeof m.noise.runs);
   m.config.precision = case_precisions[which];
   opt_text(opt_find(run_options, run_options_count, "precision"), &m.config, precision, sizeof precision);
   json_t *all = json_pack("{s:s, s:i, s:s}", "format", CASE_FORMAT, "version", CASE_VERSION, "precision", precision);

@@ -20,7 +20,8 @@ static json_t *decayed(const struct run_data *truth)
   json_t *list = json_array(), *record;
   size_t i;
   json_array_foreach(truth->records, i, record)
-    if (evidence_is(record, "parameter") && evidence_flag(record, "got.decay")) json_array_append_new(list, json_string(evidence_text(record, "got.name")));
+    if (evidence_is(record, "parameter") && evidence_flag(record, "got.decay"))
+      json_array_append_new(list, json_string(evidence_text(record, "got.name")));
   return list;
 }
 
@@ -62,15 +63,21 @@ static json_t *precisions(const struct run_config *c)
   return list;
 }
 
+static json_t *optimizer(const struct case_source *s)
+{
+  const struct run_config *c = s->config;
+  return json_pack("{s:o, s:f, s:f, s:f, s:f, s:o}", "kind", option(c, "optimizer"), "beta1", c->beta1, "beta2", c->beta2, "eps", c->eps,
+                   "weight_decay", c->weight_decay, "decayed", decayed(s->truth));
+}
+
 json_t *case_json(const struct case_source *s)
 {
   const struct run_config *c = s->config;
-  json_t *optimizer = json_pack("{s:o, s:f, s:f, s:f, s:f, s:o}", "kind", option(c, "optimizer"), "beta1", c->beta1, "beta2", c->beta2, "eps", c->eps,
-                                "weight_decay", c->weight_decay, "decayed", decayed(s->truth));
+  const char *writer = evidence_text(evidence_record(s->truth, "run", 0, -1, -1), "env.version");
   return json_pack("{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:o, s:o}", "format", CASE_FORMAT, "version", CASE_VERSION,
-                   "shardmark", evidence_text(evidence_record(s->truth, "run", 0, -1, -1), "env.version"), "model", c->model, "steps", (json_int_t)c->steps, "global_batch", (json_int_t)c->global_batch,
+                   "shardmark", writer, "model", c->model, "steps", (json_int_t)c->steps, "global_batch", (json_int_t)c->global_batch,
                    "micro_batch", (json_int_t)c->micro_batch, "sequence", (json_int_t)c->sequence, "layout", layout(c), "precisions", precisions(c),
-                   "optimizer", optimizer, "clip", c->clip, "learning_rates", learning_rates(s->truth), "set", settings(&s->truth->config));
+                   "optimizer", optimizer(s), "clip", c->clip, "learning_rates", learning_rates(s->truth), "set", settings(&s->truth->config));
 }
 
 json_t *case_model_json(const struct run_config *c)
@@ -119,7 +126,8 @@ static enum err narrow(const struct safetensor *from, struct safetensor *to)
   TRY_TO(free_wide, evidence_elements(&from->data, wide));
   for (int64_t i = 0; i < n; i++) {
     values[i] = (float)wide[i];
-    if ((double)values[i] != wide[i]) FAIL_TO(free_wide, ERR_FORMAT, "initial weight %s[%lld] = %.17g is no float32", from->name, (long long)i, wide[i]);
+    if ((double)values[i] != wide[i])
+      FAIL_TO(free_wide, ERR_FORMAT, "initial weight %s[%lld] = %.17g is no float32", from->name, (long long)i, wide[i]);
   }
 free_wide:
   free(wide);
@@ -192,13 +200,13 @@ static enum err write_truth(const struct run_data *truth, const char *dir)
   return ERR_OK;
 }
 
-static enum err write_readme(const struct case_source *s, const char *dir)
+static enum err write_readme(const struct case_source *s, json_t *const bounds[CASE_PRECISIONS], const char *dir)
 {
   char path[PATH_BYTES];
   snprintf(path, sizeof path, "%s/README.md", dir);
   FILE *f = fopen(path, "w");
   if (f == NULL) FAIL(ERR_IO, "%s: %s", path, strerror(errno));
-  const enum err err = case_readme(s, f);
+  const enum err err = case_readme(s, bounds, f);
   const bool ok = fflush(f) == 0 && !ferror(f);
   const int why = errno;
   if (fclose(f) != 0 || (!err && !ok)) FAIL(ERR_IO, "%s: %s", path, strerror(ok ? errno : why));
@@ -214,7 +222,7 @@ enum err case_write(const struct case_source *s, json_t *const bounds[CASE_PRECI
     snprintf(name, sizeof name, "bounds.%s.json", json_string_value(json_object_get(bounds[i], "precision")));
     TRY(write_json(bounds[i], dir, name));
   }
-  TRY(write_readme(s, dir));
+  TRY(write_readme(s, bounds, dir));
   TRY(write_model(s->truth, dir));
   TRY(move(s->truth->dir, "batches.safetensors", dir));
   return write_truth(s->truth, dir);

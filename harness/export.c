@@ -24,16 +24,15 @@ static const double seconds = 300; /* without progress: a step of a large model 
 
 struct exporting {
   struct run_config config;
-  char dir[CONFIG_PATH];     /* the case, when it is whole      */
+  char dir[CONFIG_PATH];     /* the case, when it is whole        */
   char scratch[CONFIG_PATH]; /* beside it, "" while there is none */
+  struct launch_world world;
   struct plan plan;
   struct results results;
-  struct launch_world world;
   struct progress progress;
   struct runner runner;
   int truth, noise[CASE_PRECISIONS][COMPANIONS_NOISE]; /* runs of the plan */
   const struct run *broken;                            /* the first that did not end well */
-  bool silent;                                         /* of what was written             */
 };
 
 /* --- folders ------------------------------------------------------------------------------------ */
@@ -71,6 +70,8 @@ static enum err make_scratch(struct exporting *e)
   return results_create(e->scratch, "", bytes, &e->results);
 }
 
+static const char *name_of(int precision) { return precision ? "bf16" : "float32"; }
+
 /* --- the runs ----------------------------------------------------------------------------------- */
 
 static enum err add(struct exporting *e, struct companion *c, const char *name, int *out)
@@ -92,7 +93,7 @@ static enum err add_precision(struct exporting *e, int which)
   for (int i = 0; i < n; i++) {
     char name[CONFIG_NAME];
     if (strcmp(wanted[i].role, "truth") != 0) {
-      snprintf(name, sizeof name, "%s-%s", which ? "bf16" : "float32", wanted[i].role);
+      snprintf(name, sizeof name, "%s-%s", name_of(which), wanted[i].role);
       TRY(add(e, &wanted[i], name, &e->noise[which][noise++]));
     } else if (which == 0) { /* of all precisions the same */
       wanted[i].config.dump_batches = true;
@@ -149,16 +150,16 @@ static enum err run_all(struct exporting *e)
 
 /* --- the case ----------------------------------------------------------------------------------- */
 
-static void say(const struct exporting *e, const struct case_bounds said[CASE_PRECISIONS])
+static void say_written(const struct exporting *e, const struct case_bounds said[CASE_PRECISIONS])
 {
-  for (int i = 0; i < CASE_PRECISIONS; i++)
-    printf("%s: %d bounds, nearest to its ceiling: %s, %.2g of %.2g\n", i ? "bf16" : "float32", said[i].n, said[i].place, said[i].bound,
-           said[i].ceiling);
-  printf("case:   %s (%.1f MiB, %.1f s)\nread:   %s/README.md\n", e->dir, folder_bytes(e->dir) / 1048576, (clock_ms() - e->runner.started_ms) / 1e3, e->dir);
+  for (int p = 0; p < CASE_PRECISIONS; p++)
+    printf("%s: %d bounds, nearest to its ceiling: %s, %.2g of %.2g\n", name_of(p), said[p].n, said[p].place, said[p].bound, said[p].ceiling);
+  printf("case: %s (%.1f MiB, %.1f s)\nread: %s/README.md\n", e->dir, folder_bytes(e->dir) / 1048576, (clock_ms() - e->runner.started_ms) / 1e3,
+         e->dir);
 }
 
 /* Bounds first, since the files of the truth are moved. */
-static enum err write_case(struct exporting *e, enum status *status)
+static enum err write_case(struct exporting *e, bool say, enum status *status)
 {
   enum err err = ERR_OK;
   struct case_bounds said[CASE_PRECISIONS];
@@ -168,36 +169,36 @@ static enum err write_case(struct exporting *e, enum status *status)
   for (int p = 0; p < CASE_PRECISIONS; p++) {
     for (int i = 0; i < COMPANIONS_NOISE; i++) s.noise[p][i] = &e->plan.runs[e->noise[p][i]].data;
     TRY_TO(release, case_bounds_json(&s, p, &bounds[p], &said[p]));
-    if (said[p].bound <= said[p].ceiling) continue;
-    printf("INVALID: the legal serial runs in %s differ too much to decide: %s has bound %.2g, ceiling %.2g; no case is written\n",
-           p ? "bf16" : "float32", said[p].place, said[p].bound, said[p].ceiling);
-    *status = STATUS_INVALID;
-    goto release;
+    if (!(said[p].bound <= said[p].ceiling))
+      FAIL_TO(release, ERR_INVALID, "legal serial runs in %s differ too much to decide: the bound of %s is %.2g, its ceiling %.2g; "
+              "no case is written", name_of(p), said[p].place, said[p].bound, said[p].ceiling);
   }
   snprintf(made, sizeof made, "%s/case", e->scratch);
   if (mkdir(made, 0777) != 0) FAIL_TO(release, ERR_IO, "%s: %s", made, strerror(errno));
   TRY_TO(release, case_write(&s, bounds, made));
   if (interrupt_seen()) goto release;
   if (rename(made, e->dir) != 0) FAIL_TO(release, ERR_IO, "%s: %s", e->dir, strerror(errno));
-  if (!e->silent) say(e, said);
-  *status = STATUS_PASS;
+  *status = STATUS_PASS; /* from here on a signal comes too late */
+  if (say) say_written(e, said);
 release:
   for (int p = 0; p < CASE_PRECISIONS; p++) json_decref(bounds[p]);
   return err;
 }
 
-static enum err carry_out(struct exporting *e, enum status *status)
+/* What neither the truth nor a bound depends on. */
+static void settle(struct run_config *c)
 {
-  TRY(run_all(e));
-  if (!interrupt_seen()) TRY(write_case(e, status));
-  return ERR_OK;
-}
-
-enum err export_case(const struct export_asked *a, enum status *status)
-{
-  struct run_config c;
-  TRY(export_settings(a, &c));
-  return export_run(&c, a->dir, true, status);
+  struct run_config defaults;
+  config_default(&defaults);
+  snprintf(c->name, sizeof c->name, "case");
+  c->precision = case_precisions[0];
+  c->device = defaults.device;
+  c->reduce_type = defaults.reduce_type;
+  c->loss_scale = defaults.loss_scale;
+  c->inf_step = defaults.inf_step;
+  c->evaluate_each = defaults.evaluate_each;
+  c->records_each = defaults.records_each;
+  c->compute = defaults.compute;
 }
 
 enum err export_run(const struct run_config *c, const char *dir, bool say, enum status *status)
@@ -208,7 +209,8 @@ enum err export_run(const struct run_config *c, const char *dir, bool say, enum 
   interrupt_watch();
   *status = STATUS_INTERRUPTED;
   e->config = *c;
-  e->silent = !say;
+  settle(&e->config);
+  TRY_TO(done, export_check(&e->config));
   TRY_TO(done, look_at(dir, e->dir));
   TRY_TO(done, launch_look(NULL, &e->world));
   for (int p = 0; p < CASE_PRECISIONS; p++) TRY_TO(done, add_precision(e, p));
@@ -216,10 +218,18 @@ enum err export_run(const struct run_config *c, const char *dir, bool say, enum 
   TRY_TO(done, make_scratch(e));
   snprintf(e->plan.cases_dir, sizeof e->plan.cases_dir, "%s/cases", e->results.dir);
   for (int i = 0; i < e->plan.n_runs; i++) TRY_TO(done, plan_place(&e->plan, i));
-  TRY_TO(done, carry_out(e, status));
+  TRY_TO(done, run_all(e));
+  if (!interrupt_seen()) TRY_TO(done, write_case(e, say, status));
 done:
   if (*e->scratch) folder_remove(e->scratch);
   plan_free(&e->plan);
   free(e);
   return err;
+}
+
+enum err export_case(const struct export_asked *a, enum status *status)
+{
+  struct run_config c;
+  TRY(export_settings(a, &c));
+  return export_run(&c, a->dir, true, status);
 }

@@ -4,16 +4,19 @@
 
 #include "base/nearest.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Nothing that a causal mask and positions from 0 would not do; biases and gains that hide no fault; clipping that acts; a rate that
- * differs from update to update; eps large enough that noise in small gradients is not made large. */
 static const struct {
   const char *key, *value;
-} own[] = {{"steps", "3"},      {"documents", "400"}, {"documents_each", "1"}, {"seed", "7"},       {"revealing", "true"}, {"clip", "0.1"},
-           {"eps", "1e-5"},     {"lr_schedule", "cosine"}, {"lr_warmup", "2"}, {"weights_as", "bf16"}, {"dp", "2"}};
+} own[] = {{"steps", "3"},      {"documents", "400"},      {"documents_each", "1"}, {"seed", "7"},          {"revealing", "true"}, {"clip", "0.1"},
+           {"eps", "1e-5"},     {"lr_schedule", "cosine"}, {"lr_warmup", "2"},      {"weights_as", "bf16"}, {"dp", "2"}};
+
+void export_defaults(struct run_config *c)
+{
+  config_default(c);
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) BUG_IF(config_set(c, own[i].key, own[i].value) != ERR_OK);
+}
 
 /* What a trainer that reads a case may be asked to do; the rest is the layout's, the case's own, or of our trainer alone. */
 static const char *const allowed[] = {
@@ -43,7 +46,9 @@ static const char *why_not(const char *key)
                  {"optimizer", "a case is trained by AdamW"},
                  {"frozen", "every parameter of a case is trained"},
                  {"unused", "every parameter of a case is trained"},
-                 {"reused", "every parameter of a case is trained"}};
+                 {"reused", "every parameter of a case is trained"},
+                 {"steps", "it has an update to compare"},
+                 {"fault", "its truth has none"}};
   for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
     if (strcmp(reasons[i].key, key) == 0) return reasons[i].why;
   return "a case does not depend on it";
@@ -57,15 +62,33 @@ bool export_may_set(const char *key, const char **why)
   return false;
 }
 
-void export_defaults(struct run_config *c)
-{
-  config_default(c);
-  for (size_t i = 0; i < sizeof own / sizeof *own; i++) BUG_IF(config_set(c, own[i].key, own[i].value) != ERR_OK);
-}
-
 void export_decay(struct run_config *c)
 {
   if (c->lr_schedule == LR_COSINE && c->lr_decay == 0) c->lr_decay = c->lr_warmup + 2 * c->steps; /* the last update is not one of nothing */
+}
+
+enum err export_check(const struct run_config *c)
+{
+  const struct {
+    const char *key;
+    bool ok;
+    const char *valid;
+  } rules[] = {{"task", c->task == TASK_TRAIN, "train"},
+               {"steps", c->steps >= 1, "1 or more"},
+               {"weights_as", c->weights_as == DTYPE_BF16, "bf16"},
+               {"dropout", c->dropout == 0, "0"},
+               {"optimizer", c->optimizer == OPTIMIZER_ADAMW, "adamw"},
+               {"frozen", c->frozen[0] == '\0', "\"\""},
+               {"unused", !c->unused, "false"},
+               {"reused", c->reused == 0, "0"},
+               {"fault", c->fault[0] == '\0', "\"\""}};
+  for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+    char value[CONFIG_PATH];
+    if (rules[i].ok) continue;
+    opt_text(opt_find(run_options, run_options_count, rules[i].key), c, value, sizeof value);
+    FAIL(ERR_CONFIG, "%s: '%.100s' is not for a case (%s); valid: %s", rules[i].key, value, why_not(rules[i].key), rules[i].valid);
+  }
+  return ERR_OK;
 }
 
 static enum err set(const char *text, struct run_config *c)
@@ -86,7 +109,8 @@ static enum err set(const char *text, struct run_config *c)
     return ERR_OK;
   }
   char names[128];
-  if (opt_find(run_options, run_options_count, key)) FAIL(ERR_CONFIG, "--set %.80s: %s; valid keys: see `shardmark export --help`", text, why_not(key));
+  if (opt_find(run_options, run_options_count, key))
+    FAIL(ERR_CONFIG, "--set %.80s: %s; valid keys: see `shardmark export --help`", text, why_not(key));
   FAIL(ERR_CONFIG, "--set %.80s: no such key; nearest: %s", text, nearest_text(&near, names, sizeof names));
 }
 
@@ -102,8 +126,7 @@ enum err export_settings(const struct export_asked *a, struct run_config *out)
     TRY(cut_lay(a->layout, &c));
   }
   export_decay(&c);
-  if (c.steps < 1) FAIL(ERR_CONFIG, "--set steps=%" PRId64 ": a case trains; valid: 1 or more", c.steps);
-  snprintf(c.name, sizeof c.name, "case");
+  TRY(export_check(&c));
   TRY(config_finish(&c));
   TRY(cut_verify(&c, &pipeline));
   *out = c;

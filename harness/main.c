@@ -1,5 +1,6 @@
 /* main.c - the command line of `shardmark`, and the only place of it that prints an error. */
 #include "harness/asked.h"
+#include "harness/check.h"
 #include "harness/doctor.h"
 #include "harness/export.h"
 #include "harness/list.h"
@@ -203,6 +204,41 @@ static enum status verb_export(int argc, char **argv)
   return err ? say_error("export", err) : status;
 }
 
+/* --- check ------------------------------------------------------------------------------- */
+
+static const struct argp_option check_words[] = {
+  {"against", 'a', "CASE", 0, "directory that `shardmark export` wrote", 0},
+  {"out", 'o', "DIR", 0, "write records and a report to this directory, new or without results", 0},
+  {0}};
+
+static error_t on_check(int key, char *text, struct argp_state *state)
+{
+  struct check_asked *a = state->input;
+  char *const place = key == 'a' ? a->against : key == 'o' ? a->out : a->dir;
+  if (key == ARGP_KEY_END && (*a->dir == '\0' || *a->against == '\0')) argp_error(state, "which run, against which case? `shardmark check DIR --against CASE`");
+  if (key != 'a' && key != 'o' && key != ARGP_KEY_ARG) return ARGP_ERR_UNKNOWN;
+  if (key == ARGP_KEY_ARG && *a->dir) argp_error(state, "one run at a time, not also %s", text);
+  if (*text == '\0' || strlen(text) >= sizeof a->dir) argp_error(state, "'%.40s': valid: a path of 1 to %zu bytes", text, sizeof a->dir - 1);
+  snprintf(place, sizeof a->dir, "%s", text);
+  return 0;
+}
+
+static enum status verb_check(int argc, char **argv)
+{
+  static const struct argp argp = {check_words, on_check, "DIR --against CASE",
+    "Judges a run of any trainer against a case that `shardmark export` wrote, by the checks that judge ours.\v"
+    "DIR holds records*.jsonl and the tensors that they name, as CASE/README.md asks. What is there sets the level: 1 records of steps, "
+    "2 weights and moments, 3 gradients, and hashes and collectives where these are told. Each check gives its verdict, or is SKIPPED with what could not be "
+    "seen; then the first divergence and its likely cause.\n\n"
+    "Exit status: 0 PASS (at its level), 1 FAIL, 2 usage, no case, or settings that the case has no bounds for, 3 INVALID, 4 INCONCLUSIVE.",
+    NULL, NULL, NULL};
+  struct check_asked a = {.out = ""};
+  enum status status = STATUS_FAIL;
+  parse(&argp, argc, argv, "check", &a);
+  const enum err err = check_run(&a, &status);
+  return err ? say_error("check", err) : status;
+}
+
 /* --- the other verbs ------------------------------------------------------------------------ */
 
 static enum status verb_train(int argc, char **argv)
@@ -298,6 +334,7 @@ static const struct {
 } verbs[] = {{"run", "runs suites, writes records, prints the verdict, writes the report", verb_run},
              {"train", "training runs, alone or under mpirun", verb_train},
              {"export", "a training's weights, batches, truth and bounds, for any trainer", verb_export},
+             {"check", "judges another trainer's run against an exported case", verb_check},
              {"report", "rebuilds the report of a results directory from its records", verb_report},
              {"speed", "speed of training runs on a GPU, from their records", verb_speed},
              {"list", "suites, faults, options, checks, models", verb_list},

@@ -162,7 +162,7 @@ static enum err record_details(struct record_file *f, const struct verdict *v)
   return ERR_OK;
 }
 
-static enum err record_verdict(struct record_file *f, const struct verdict *v)
+enum err trial_record_verdict(struct record_file *f, const struct verdict *v)
 {
   record_begin(f, "verdict", -1, -1);
   record_text(f, "got.check", v->check);
@@ -204,7 +204,7 @@ enum err trial_record(const struct plan *p, const struct trial *t, const struct 
   char layout[CONFIG_NAME];
   struct record_file *f;
   TRY(record_open(r->records, t->name, -1, &f));
-  for (int i = 0; i < t->n_verdicts; i++) TRY_TO(close, record_verdict(f, &t->verdicts[i]));
+  for (int i = 0; i < t->n_verdicts; i++) TRY_TO(close, trial_record_verdict(f, &t->verdicts[i]));
   record_begin(f, "judged", -1, -1);
   record_text(f, "got.suite", t->suite->name);
   record_text(f, "got.suite_kind", suite_kind_names[t->suite->kind]);

@@ -16,6 +16,8 @@ void trial_judge(struct plan *p, int index);
 void trial_settle(struct trial *t);
 /* Its verdicts, their comparisons, and what it was judged from, as records. */
 enum err trial_record(const struct plan *p, const struct trial *t, const struct results *r);
+/* One verdict and its comparisons. */
+enum err trial_record_verdict(struct record_file *f, const struct verdict *v);
 void trial_release(struct trial *t); /* the details, once recorded */
 
 struct trial_count {

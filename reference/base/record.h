@@ -45,6 +45,8 @@ enum err record_end(struct record_file *f);
 /* All records of a file; a last line cut short by a kill is dropped and counted.
  * *out: array of objects, new reference.  Fails: ERR_IO, ERR_FORMAT (path:line). */
 enum err record_read(const char *path, json_t **out, int *cut);
+/* The same of another program, which need not say `case`. */
+enum err record_read_foreign(const char *path, json_t **out, int *cut);
 /* The value of a whole key ("got.loss"); "nan", "inf", "-inf" become what they say; missing: fallback. */
 double record_get_real(const json_t *record, const char *key, double fallback);
 int64_t record_get_int(const json_t *record, const char *key, int64_t fallback);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum err read_line(const char *path, int number, const char *line, size_t n, json_t *records, int *cut)
+static enum err read_line(const char *path, int number, const char *line, size_t n, bool foreign, json_t *records, int *cut)
 {
   const bool ended = line[n - 1] == '\n';
   json_error_t error;
@@ -18,15 +18,15 @@ static enum err read_line(const char *path, int number, const char *line, size_t
   if (record == NULL) FAIL(ERR_FORMAT, "%s:%d: %s", path, number, error.text);
   const json_t *schema = json_object_get(record, "schema");
   if (!json_is_integer(schema) || json_integer_value(schema) != RECORD_SCHEMA || !json_is_string(json_object_get(record, "kind")) ||
-      !json_is_string(json_object_get(record, "case"))) {
+      !(foreign || json_is_string(json_object_get(record, "case")))) {
     json_decref(record);
-    FAIL(ERR_FORMAT, "%s:%d: not a record; valid: an object with \"schema\": %d, kind and case", path, number, RECORD_SCHEMA);
+    FAIL(ERR_FORMAT, "%s:%d: not a record; valid: an object with \"schema\": %d%s", path, number, RECORD_SCHEMA, foreign ? " and kind" : ", kind and case");
   }
   if (json_array_append_new(records, record) != 0) FAIL(ERR_MEMORY, "%s:%d: no memory for a record", path, number);
   return ERR_OK;
 }
 
-enum err record_read(const char *path, json_t **out, int *cut)
+static enum err read_records(const char *path, bool foreign, json_t **out, int *cut)
 {
   enum err err = ERR_OK;
   char *line = NULL;
@@ -39,7 +39,7 @@ enum err record_read(const char *path, json_t **out, int *cut)
   if (records == NULL) FAIL_TO(close_file, ERR_MEMORY, "%s: no memory for its records", path);
   ssize_t n;
   for (int number = 1; (n = getline(&line, &room, file)) > 0; number++)
-    TRY_TO(free_records, read_line(path, number, line, (size_t)n, records, cut));
+    TRY_TO(free_records, read_line(path, number, line, (size_t)n, foreign, records, cut));
   if (!feof(file)) FAIL_TO(free_records, ERR_IO, "%s: %s", path, strerror(errno));
   *out = records;
   records = NULL;
@@ -51,6 +51,10 @@ close_file:
   fclose(file);
   return err;
 }
+
+enum err record_read(const char *path, json_t **out, int *cut) { return read_records(path, false, out, cut); }
+
+enum err record_read_foreign(const char *path, json_t **out, int *cut) { return read_records(path, true, out, cut); }
 
 double record_get_real(const json_t *record, const char *key, double fallback)
 {

@@ -3,6 +3,7 @@
  * batch asks the truth, which other checks need anyway; samples a run of its own that computes nothing, so that it is cheap
  * beside large models. */
 #include "evidence.h"
+#include "foreign.h"
 #include "layout.h"
 #include "verdict.h"
 
@@ -108,7 +109,9 @@ void batch_judge(const struct run_data *run, const struct companion *wanted, con
 {
   const struct run_data *truth;
   verdict_start(out, "batch", "O2");
-  if (companions_have_truth(wanted, companions, n, &truth, out)) judge(run, truth, out);
+  if (!companions_have_truth(wanted, companions, n, &truth, out)) return;
+  if (run->foreign) foreign_batch(run, truth, out);
+  else judge(run, truth, out);
 }
 
 void samples_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,

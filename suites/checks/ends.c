@@ -32,30 +32,31 @@ static bool refused(const struct run_data *run, struct verdict *out)
   for (size_t i = 0; i < json_array_size(run->records); i++) {
     const json_t *record = json_array_get(run->records, i);
     if (!evidence_is(record, "done") || strcmp(evidence_text(record, "got.error_kind"), "ok") == 0) continue;
+    if (run->foreign && json_object_get(record, "got.error_kind") == NULL && evidence_text(record, "got.error")[0] == '\0') continue;
     const char *kind = evidence_text(record, "got.error_kind");
     if (strcmp(kind, "interrupted") == 0) continue; /* told to end by the job's end: no reason of its own */
     char fitting[200];
     smaller(run, kind, fitting, sizeof fitting);
     verdict_say(out, is_cannot(kind) ? OUTCOME_INVALID : OUTCOME_FAIL, "rank %lld ended with an error (%s%s): %s",
-                (long long)evidence_rank(record), kind, fitting, evidence_text(record, "got.error"));
+                (long long)evidence_rank(record), kind[0] ? kind : "its own words", fitting, evidence_text(record, "got.error"));
     return true;
   }
   return false;
 }
 
-/* Each rank one "done", one "run" or "rank" record, and one "step" a step. */
+/* Each rank one "done", and one "step" a step; of a foreign run perhaps rank 0 alone tells of steps. */
 static bool complete(const struct run_data *run, struct verdict *out)
 {
-  for (int rank = 0; rank < evidence_ranks(run); rank++) {
+  for (int rank = 0; rank < (int)config_ranks(&run->config); rank++) {
     const int done = evidence_count(run, "done", rank, -1, -1);
     if (done != 1) {
       verdict_say(out, OUTCOME_FAIL, "rank %d closed its records %d times", rank, done);
       return false;
     }
-    for (int64_t step = 0; run->config.task == TASK_TRAIN && step < run->config.steps; step++) {
+    for (int64_t step = 0; run->config.task == TASK_TRAIN && rank < evidence_ranks(run) && step < run->config.steps; step++) {
       const int told = evidence_count(run, "step", rank, step, -1);
       if (told == 1) continue;
-      snprintf(out->worst, sizeof out->worst, "step %lld", (long long)step);
+      verdict_first(out, step, "step %lld", (long long)step);
       verdict_say(out, OUTCOME_FAIL, "rank %d told of step %lld %d times", rank, (long long)step, told);
       return false;
     }
@@ -90,6 +91,6 @@ void ends_judge(const struct run_data *run, const struct companion *wanted, cons
     return;
   }
   if (!complete(run, out)) return;
-  verdict_say(out, OUTCOME_PASS, "%d ranks ran %lld steps to the end", evidence_ranks(run),
+  verdict_say(out, OUTCOME_PASS, "%d ranks ran %lld steps to the end", (int)config_ranks(&run->config),
               (long long)(run->config.task == TASK_TRAIN ? run->config.steps : 0));
 }

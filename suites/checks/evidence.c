@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-int evidence_ranks(const struct run_data *r) { return (int)(r->config.dp * r->config.tp * r->config.pp); }
+int evidence_ranks(const struct run_data *r) { return r->ranks > 0 ? r->ranks : (int)(r->config.dp * r->config.tp * r->config.pp); }
 
 int64_t evidence_microbatches(const struct run_config *c) { return c->micro_batch > 0 ? c->global_batch / c->micro_batch : 0; }
 
@@ -49,6 +49,15 @@ int evidence_count(const struct run_data *r, const char *kind, int64_t rank, int
   return n;
 }
 
+bool evidence_tells(const struct run_data *r, const char *kind, const char *key)
+{
+  for (size_t i = 0; i < json_array_size(r->records); i++) {
+    const json_t *record = json_array_get(r->records, i);
+    if (evidence_is(record, kind) && (key == NULL || json_object_get(record, key) != NULL)) return true;
+  }
+  return false;
+}
+
 double evidence_real(const json_t *record, const char *key) { return record_get_real(record, key, NAN); }
 
 double evidence_value(const struct run_data *r, const char *kind, int64_t rank, int64_t step, int64_t microbatch, const char *key)
@@ -87,18 +96,26 @@ int64_t evidence_steps(const struct run_data *r)
   return r->config.steps;
 }
 
-enum err evidence_tensors(const struct run_data *r, const char *what, int64_t step, struct safetensors **out)
+static const json_t *tensors_record(const struct run_data *r, const char *what, int64_t step)
 {
-  *out = NULL;
   for (size_t i = 0; i < json_array_size(r->records); i++) {
     const json_t *record = json_array_get(r->records, i);
-    if (!at(record, "tensors", -1, step, -1) || strcmp(evidence_text(record, "got.what"), what) != 0) continue;
-    char path[2 * CONFIG_PATH + 2];
-    snprintf(path, sizeof path, "%s/%s", r->dir, evidence_text(record, "got.file"));
-    TRY(safetensors_open(path, out));
-    return ERR_OK;
+    if (at(record, "tensors", -1, step, -1) && strcmp(evidence_text(record, "got.what"), what) == 0) return record;
   }
-  FAIL(ERR_FORMAT, "no record names the %s of step %lld", what, (long long)step);
+  return NULL;
+}
+
+bool evidence_has_tensors(const struct run_data *r, const char *what, int64_t step) { return tensors_record(r, what, step) != NULL; }
+
+enum err evidence_tensors(const struct run_data *r, const char *what, int64_t step, struct safetensors **out)
+{
+  const json_t *record = tensors_record(r, what, step);
+  char path[2 * CONFIG_PATH + 2];
+  *out = NULL;
+  if (record == NULL) FAIL(ERR_FORMAT, "no record names the %s of step %lld", what, (long long)step);
+  snprintf(path, sizeof path, "%s/%s", r->dir, evidence_text(record, "got.file"));
+  TRY(safetensors_open(path, out));
+  return ERR_OK;
 }
 
 enum err evidence_elements(const struct tensor *t, double *out)

@@ -9,7 +9,7 @@
 #include "base/safetensors.h"
 #include "checks.h"
 
-int evidence_ranks(const struct run_data *r);             /* dp * tp * pp                      */
+int evidence_ranks(const struct run_data *r);             /* that tell of steps: dp * tp * pp, of a foreign run perhaps rank 0 alone */
 int64_t evidence_microbatches(const struct run_config *c); /* of one step, over all replicas    */
 
 /* The first record of that kind and place; NULL: none. */
@@ -26,6 +26,9 @@ double evidence_value(const struct run_data *r, const char *kind, int64_t rank, 
 const char *evidence_text(const json_t *record, const char *key); /* "" if absent */
 bool evidence_same_text(const json_t *a, const json_t *b, const char *key);
 
+/* Some record of that kind has the key (NULL: there is a record of the kind): of a foreign run, it tells of that at all. */
+bool evidence_tells(const struct run_data *r, const char *kind, const char *key);
+
 /* By rank 0's word this step changed no weight since a gradient had overflowed. */
 bool evidence_skipped(const struct run_data *r, int64_t step);
 /* Bound of the error of times of different ranks, largest over ranks; 0 on one host, and where nobody tells. */
@@ -37,6 +40,7 @@ int64_t evidence_steps(const struct run_data *r);
 /* The file that a "tensors" record names.  Owner of *out: the caller.
  * Fails: ERR_FORMAT if no record names one, and as safetensors_open. */
 enum err evidence_tensors(const struct run_data *r, const char *what, int64_t step, struct safetensors **out);
+bool evidence_has_tensors(const struct run_data *r, const char *what, int64_t step); /* a record names them */
 /* Elements as float64; out holds tensor_count.  Fails: ERR_FORMAT for a type that is not a real one. */
 enum err evidence_elements(const struct tensor *t, double *out);
 

@@ -21,7 +21,7 @@ static const struct {
 static void found(struct verdict *out, const char *observable, const char *what, int64_t rank, int64_t step)
 {
   snprintf(out->observable, sizeof out->observable, "%s", observable);
-  snprintf(out->worst, sizeof out->worst, "%s at step %lld", what, (long long)step);
+  verdict_first(out, step, "%s at step %lld", what, (long long)step);
   verdict_say(out, OUTCOME_FAIL, "%s is not a finite number at step %lld (rank %lld)", what, (long long)step, (long long)rank);
 }
 
@@ -34,6 +34,7 @@ static bool scalars_finite(const struct run_data *run, int64_t step, bool losses
       const json_t *record = json_array_get(run->records, i);
       if ((strcmp(scalars[s].observable, "O3") == 0) != losses) break;
       if (evidence_step(record) != step || !evidence_is(record, scalars[s].kind)) continue;
+      if (run->foreign && json_object_get(record, scalars[s].key) == NULL) continue;
       ++*seen;
       if (isfinite(evidence_real(record, scalars[s].key))) continue;
       char what[64];
@@ -81,6 +82,9 @@ void finite_judge(const struct run_data *run, const struct companion *wanted, co
   int seen = 0;
   for (int64_t step = 0; step <= run->config.steps; step++) {
     if (dump_finite(run, "weights", step, &seen, out) == ERR_NUMERIC) return;
+    if (run->foreign && (dump_finite(run, "moments1", step, &seen, out) == ERR_NUMERIC ||
+                         dump_finite(run, "moments2", step, &seen, out) == ERR_NUMERIC))
+      return;
     if (!scalars_finite(run, step, true, &seen, out)) return;
     if (evidence_skipped(run, step)) continue; /* for an overflow: its losses are finite, the rest need not be */
     if (dump_finite(run, "gradients", step, &seen, out) == ERR_NUMERIC) return;

@@ -1,6 +1,8 @@
 /* gap.c - norms and products over two gradient dumps, summed in float64 in element order. */
 #include "gap.h"
 
+#include "observed.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,8 +66,8 @@ static int64_t largest(const struct safetensors *f)
   return most;
 }
 
-static enum err measure(const struct run_data *truth, const struct safetensors *mine, const struct safetensors *theirs, double *g,
-                        double *r, struct gaps *out)
+static enum err measure(const struct run_data *truth, const struct observed *mine, const struct safetensors *theirs, double *g, double *r,
+                        struct gaps *out)
 {
   double all = 0.0, got = 0.0;
   int64_t elements = 0;
@@ -78,13 +80,13 @@ static enum err measure(const struct run_data *truth, const struct safetensors *
   const double rms = elements > 0 ? sqrt(all / (double)elements) : 0.0;
 
   for (int i = 0; i < safetensors_count(theirs); i++) {
-    const struct safetensor *want = safetensors_get(theirs, i), *have = safetensors_find(mine, want->name);
+    const struct safetensor *want = safetensors_get(theirs, i), *have = safetensors_find(mine->now, want->name);
     if (have == NULL) FAIL(ERR_FORMAT, "the run has no gradient of %s", want->name);
     if (have->data.rows != want->data.rows || have->data.cols != want->data.cols)
       FAIL(ERR_FORMAT, "gradient of %s is [%lld, %lld], the truth's [%lld, %lld]", want->name, (long long)have->data.rows,
            (long long)have->data.cols, (long long)want->data.rows, (long long)want->data.cols);
     TRY(evidence_elements(&want->data, r));
-    TRY(evidence_elements(&have->data, g));
+    TRY(observed_elements(mine, want->name, g));
     const json_t *facts = evidence_parameter(truth, want->name);
     const bool zero = facts != NULL && evidence_flag(facts, "got.zero_gradient");
     const bool fused = strstr(want->name, "c_attn.bias") != NULL;
@@ -106,20 +108,22 @@ static enum err measure(const struct run_data *truth, const struct safetensors *
 enum err gap_measure(const struct run_data *run, const struct run_data *truth, int64_t step, struct gaps *out)
 {
   enum err err = ERR_OK;
-  struct safetensors *mine = NULL, *theirs = NULL;
+  struct observed mine;
+  struct safetensors *theirs = NULL;
   double *g = NULL, *r = NULL;
   memset(out, 0, sizeof *out);
 
-  TRY(evidence_tensors(run, "gradients", step, &mine));
+  TRY(observed_open(run, step, &mine));
   TRY_TO(close_mine, evidence_tensors(truth, "gradients", step, &theirs));
-  if (safetensors_count(mine) != safetensors_count(theirs))
-    FAIL_TO(close_theirs, ERR_FORMAT, "the run has %d gradients, the truth %d", safetensors_count(mine), safetensors_count(theirs));
+  if (run->foreign) TRY_TO(close_theirs, observed_same_names(mine.now, theirs, "gradients"));
+  else if (safetensors_count(mine.now) != safetensors_count(theirs))
+    FAIL_TO(close_theirs, ERR_FORMAT, "the run has %d gradients, the truth %d", safetensors_count(mine.now), safetensors_count(theirs));
   const size_t most = (size_t)largest(theirs);
   g = malloc(most * sizeof *g);
   r = malloc(most * sizeof *r);
   out->rows = calloc(2 * (size_t)safetensors_count(theirs) + 1, sizeof *out->rows);
   if (g == NULL || r == NULL || out->rows == NULL) FAIL_TO(free_all, ERR_MEMORY, "gradients of %zu elements", most);
-  TRY_TO(free_all, measure(truth, mine, theirs, g, r, out));
+  TRY_TO(free_all, measure(truth, &mine, theirs, g, r, out));
   goto free_work;
 
 free_all:
@@ -130,7 +134,7 @@ free_work:
 close_theirs:
   safetensors_close(theirs);
 close_mine:
-  safetensors_close(mine);
+  observed_close(&mine);
   return err;
 }
 
@@ -143,14 +147,14 @@ void gap_free(struct gaps *g)
 /* --- what step 0 may have left behind ------------------------------------------------- */
 
 /* Adds the products of one tensor; x[0]: this run at step 0, x[1] at step 1, x[2]: the truth at step 1. */
-static enum err add_leftover(struct safetensors *const files[3], const char *name, double *const x[3], struct sums *s)
+static enum err add_leftover(const struct observed files[3], const char *name, double *const x[3], struct sums *s)
 {
   int64_t n = -1;
   for (int i = 0; i < 3; i++) {
-    const struct safetensor *t = safetensors_find(files[i], name);
+    const struct safetensor *t = safetensors_find(files[i].now, name);
     if (t == NULL || (n >= 0 && tensor_count(&t->data) != n)) FAIL(ERR_FORMAT, "gradient of %s is not in all dumps", name);
     n = tensor_count(&t->data);
-    TRY(evidence_elements(&t->data, x[i]));
+    TRY(observed_elements(&files[i], name, x[i]));
   }
   for (int64_t k = 0; k < n; k++) add(s, x[1][k] - x[2][k], x[0][k]);
   return ERR_OK;
@@ -159,22 +163,22 @@ static enum err add_leftover(struct safetensors *const files[3], const char *nam
 enum err gap_leftover(const struct run_data *run, const struct run_data *truth, double *cosine)
 {
   enum err err = ERR_OK;
-  struct safetensors *files[3] = {NULL};
+  struct observed files[3] = {{0}};
   double *x[3] = {NULL};
   struct sums s = {0};
-  TRY_TO(release, evidence_tensors(run, "gradients", 0, &files[0]));
-  TRY_TO(release, evidence_tensors(run, "gradients", 1, &files[1]));
-  TRY_TO(release, evidence_tensors(truth, "gradients", 1, &files[2]));
-  const size_t most = (size_t)largest(files[0]);
+  TRY_TO(release, observed_open(run, 0, &files[0]));
+  TRY_TO(release, observed_open(run, 1, &files[1]));
+  TRY_TO(release, observed_open(truth, 1, &files[2]));
+  const size_t most = (size_t)largest(files[2].now);
   for (int i = 0; i < 3; i++)
     if ((x[i] = malloc(most * sizeof **x)) == NULL) FAIL_TO(release, ERR_MEMORY, "gradients of %zu elements", most);
-  for (int i = 0; i < safetensors_count(files[0]); i++)
-    TRY_TO(release, add_leftover(files, safetensors_get(files[0], i)->name, x, &s));
+  for (int i = 0; i < safetensors_count(files[2].now); i++)
+    TRY_TO(release, add_leftover(files, safetensors_get(files[2].now, i)->name, x, &s));
   *cosine = s.gg > 0.0 && s.rr > 0.0 ? s.gr / sqrt(s.gg) / sqrt(s.rr) : NAN;
 release:
   for (int i = 0; i < 3; i++) {
     free(x[i]);
-    safetensors_close(files[i]);
+    observed_close(&files[i]);
   }
   return err;
 }

@@ -4,6 +4,7 @@
  * missing from both is seen too.
  */
 #include "evidence.h"
+#include "foreign.h"
 #include "shapes.h"
 #include "verdict.h"
 
@@ -65,6 +66,10 @@ void initial_judge(const struct run_data *run, const struct companion *wanted, c
   verdict_start(out, "initial", "O1");
   const struct run_data *truth;
   if (!companions_have_truth(wanted, companions, n, &truth, out)) return;
+  if (run->foreign) {
+    foreign_initial(run, truth, out);
+    return;
+  }
   const int told = evidence_count(run, "parameter", -1, -1, -1), expected = shapes_count(&run->config) + SHAPES_A_BLOCK * (int)run->config.reused; /* a reused block is told of again */
   if (told == 0) {
     verdict_say(out, OUTCOME_INVALID, "the run told of no parameter");

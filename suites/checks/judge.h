@@ -25,6 +25,8 @@ struct run_data {
   char end[32];               /* "exited", "killed", "timeout", "interrupted", "not_started" */
   int status;                 /* exit status or signal                        */
   char text[512];             /* the watcher's sentence: rank and last collective */
+  bool foreign;               /* of another trainer: what is absent as a whole was not asked for, and is not judged */
+  int ranks;                  /* of a foreign run: those that tell of steps; 0: all of the layout */
 };
 
 /* Equal configs are one run, shared by all roles and cases that ask for it; but one whose role starts with "rerun"
@@ -40,6 +42,8 @@ struct verdict {
   char sentence[512];  /* for a person: numbers, parameter, step, rank      */
   char cause[256];     /* likely cause by signature, "" if none is known     */
   char worst[128];     /* parameter or step of the largest value / bound     */
+  char first[128];     /* place of the earliest step that is beyond its bound, "" if none is or the check has none */
+  int64_t first_step;  /* that step; -1: before any                          */
   double value, bound; /* there; NaN when the check has none                 */
   double smallest;     /* smallest planted relative error it would have seen; NaN: not such a check */
   json_t *details;     /* NULL, or array of {what, step, value, bound}: each parameter (its worst step) or each
@@ -67,11 +71,17 @@ enum outcome judge_worst(const enum outcome *list, int n);
  * companions: of all its checks, in any order, NULL where there was none.  Fills `cause` of
  * every FAIL in list. */
 struct diagnosis {
-  char fault[64];     /* name of the fault_rows row it looks like; "" = unknown */
+  char fault[64];     /* name of the fault_rows row, or of a foreign run the judge_causes row, it looks like; "" = unknown */
   char sentence[256]; /* that row's cause, or what is known                     */
 };
 void judge_diagnose(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
                     struct verdict *list, int verdicts, struct diagnosis *out);
+/* Causes that foreign runs are diagnosed with and that no row of fault_rows is about: name and sentence. */
+struct judge_cause {
+  const char *name, *sentence;
+};
+extern const struct judge_cause judge_causes[];
+extern const int judge_causes_count;
 /* True if a FAIL of the list is of one of these observables (blank-separated, as in fault_row). */
 bool judge_caught(const char *observables, const struct verdict *list, int n);
 

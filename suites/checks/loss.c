@@ -16,6 +16,14 @@
 /* Sums are carried in float64, so regrouping them costs some units of float64 only. */
 static const double same_sum = 1e-12;
 
+/* A foreign run may carry them in float32: M positive numbers added one by one, and a division. */
+static double sum_bound(const struct run_data *run)
+{
+  return run->foreign ? ((double)evidence_microbatches(&run->config) + 2.0) * bound_unit(PRECISION_F32) : same_sum;
+}
+
+static bool tells(const struct run_data *run, const char *kind, const char *key) { return !run->foreign || evidence_tells(run, kind, key); }
+
 struct trial {
   const struct run_data *run, *truth;
   struct noise noise;
@@ -23,7 +31,8 @@ struct trial {
   struct worst reported; /* against the run's own sums */
   int counts;           /* compared */
   double widest;        /* measured bound / ceiling */
-  char capped[96], first[96];
+  char capped[96];
+  double same_sum;      /* bound of what follows from the run's own sums */
   bool missing;
 };
 
@@ -40,7 +49,8 @@ static void against_truth(struct trial *t, const char *kind, int64_t rank, int64
   const double ceiling = bound_ceiling(BOUND_LOSS, precision, step);
   const double value = bound_relative(evidence_value(t->run, kind, rank, step, m, key), truth);
   if (isnan(truth) || isnan(q)) t->missing = true;
-  if (!worst_see(&t->worst, value, bound, "%s", place) && t->first[0] == '\0') snprintf(t->first, sizeof t->first, "%s", place);
+  t->worst.step = step;
+  worst_see(&t->worst, value, bound, "%s", place);
   if (m < 0 && rank == 0) verdict_detail(out, what, step, value, bound);
   if (bound / ceiling > t->widest) {
     t->widest = bound / ceiling;
@@ -55,7 +65,7 @@ static bool same_count(struct trial *t, const char *kind, int64_t rank, int64_t 
   const double want = evidence_value(t->truth, kind, -1, step, m, "got.valid_tokens");
   t->counts++;
   if (got == want) return true;
-  snprintf(out->worst, sizeof out->worst, "step %lld", (long long)step);
+  verdict_first(out, step, "step %lld", (long long)step);
   verdict_say(out, isnan(want) || isnan(got) ? OUTCOME_INVALID : OUTCOME_FAIL,
               "rank %lld counts %.0f valid tokens in a %s of step %lld (micro-batch %lld), the truth %.0f", (long long)rank, got, kind,
               (long long)step, (long long)m, want);
@@ -65,13 +75,20 @@ static bool same_count(struct trial *t, const char *kind, int64_t rank, int64_t 
 /* What each rank reports must follow from the sums of the micro-batches. */
 static void reported(struct trial *t, int64_t rank, int64_t step)
 {
-  const struct loss_sums all = losses_gather(t->run, step, -1);
+  const bool parts = tells(t->run, "microbatch", NULL), sums = tells(t->run, "step", "got.loss_sum");
+  struct loss_sums all = {0};
+  if (parts) all = losses_gather(t->run, step, -1);
+  else all = (struct loss_sums){.sum = evidence_value(t->run, "step", rank, step, -1, "got.loss_sum"),
+                                .tokens = evidence_value(t->run, "step", rank, step, -1, "got.valid_tokens")};
+  t->reported.step = step;
   const double sum = evidence_value(t->run, "step", rank, step, -1, "got.loss_sum");
   const double loss = evidence_value(t->run, "step", rank, step, -1, "got.loss");
-  worst_see(&t->reported, bound_relative(sum, all.sum), same_sum, "loss sum that rank %lld reports at step %lld",
-            (long long)rank, (long long)step);
-  worst_see(&t->reported, bound_relative(loss, all.sum / all.tokens), same_sum,
-            "loss that rank %lld reports at step %lld", (long long)rank, (long long)step);
+  if (sums)
+    worst_see(&t->reported, bound_relative(sum, all.sum), t->same_sum, "loss sum that rank %lld reports at step %lld", (long long)rank,
+              (long long)step);
+  if (tells(t->run, "step", "got.loss") && (parts || (sums && tells(t->run, "step", "got.valid_tokens"))))
+    worst_see(&t->reported, bound_relative(loss, all.sum / all.tokens), t->same_sum, "loss that rank %lld reports at step %lld",
+              (long long)rank, (long long)step);
 }
 
 static void evaluation(struct trial *t, int64_t step, struct verdict *out)
@@ -93,7 +110,7 @@ static void evaluation(struct trial *t, int64_t step, struct verdict *out)
 
 static bool judge_step(struct trial *t, int64_t step, struct verdict *out)
 {
-  for (int64_t m = 0; m < evidence_microbatches(&t->run->config); m++) {
+  for (int64_t m = 0; tells(t->run, "microbatch", NULL) && m < evidence_microbatches(&t->run->config); m++) {
     const int told = evidence_count(t->run, "microbatch", -1, step, m);
     if (told != 1) { /* by the one rank of its replica that has it */
       verdict_say(out, OUTCOME_INVALID, "the loss of micro-batch %lld of step %lld was told %d times", (long long)m, (long long)step, told);
@@ -103,8 +120,8 @@ static bool judge_step(struct trial *t, int64_t step, struct verdict *out)
     against_truth(t, "microbatch", -1, step, m, "got.loss_sum", "loss sum", out);
   }
   for (int rank = 0; rank < evidence_ranks(t->run); rank++) {
-    if (!same_count(t, "step", rank, step, -1, out)) return false;
-    against_truth(t, "step", rank, step, -1, "got.loss", "loss", out);
+    if (tells(t->run, "step", "got.valid_tokens") && !same_count(t, "step", rank, step, -1, out)) return false;
+    against_truth(t, "step", rank, step, -1, tells(t->run, "step", "got.loss") ? "got.loss" : "got.loss_sum", "loss", out);
     reported(t, rank, step);
   }
   return true;
@@ -119,7 +136,7 @@ static void conclude(const struct trial *t, int64_t steps, struct verdict *out)
                 t->reported.value, t->reported.bound, (long long)t->reported.over, (long long)t->reported.seen);
   else if (t->worst.over > 0 && !t->missing)
     verdict_say(out, OUTCOME_FAIL, "%s is %.3g (relative) from the truth, bound %.2g; %lld of %lld comparisons off, first: %s",
-                t->worst.place, t->worst.value, t->worst.bound, (long long)t->worst.over, (long long)t->worst.seen, t->first);
+                t->worst.place, t->worst.value, t->worst.bound, (long long)t->worst.over, (long long)t->worst.seen, t->worst.first);
   else if (t->missing || steps < t->run->config.steps || t->worst.seen == 0)
     verdict_say(out, OUTCOME_INVALID, "losses are missing: %lld of %lld steps told by every rank%s", (long long)steps,
                 (long long)t->run->config.steps, t->missing ? ", and some records or companions' records absent" : "");
@@ -136,7 +153,11 @@ void loss_judge(const struct run_data *run, const struct companion *wanted, cons
                 struct verdict *out)
 {
   verdict_start(out, "loss", "O3");
-  struct trial t = {.run = run};
+  struct trial t = {.run = run, .same_sum = sum_bound(run)};
+  if (!tells(run, "step", "got.loss") && !tells(run, "step", "got.loss_sum")) {
+    verdict_unseen(out, "no got.loss and no got.loss_sum in records of steps", "a forward pass or an average that is wrong");
+    return;
+  }
   if (!noise_have(wanted, companions, n, &t.truth, &t.noise, out)) return;
   worst_start(&t.worst);
   worst_start(&t.reported);
@@ -144,7 +165,7 @@ void loss_judge(const struct run_data *run, const struct companion *wanted, cons
   for (int64_t step = 0; step < steps; step++)
     if (!judge_step(&t, step, out)) return;
   for (int64_t step = 0; step <= steps; step++)
-    if (evidence_record(t.truth, "eval", -1, step, -1) != NULL) evaluation(&t, step, out);
-  if (run->config.evaluate_each > 0 && evidence_record(t.truth, "eval", -1, -1, -1) == NULL) t.missing = true;
+    if (tells(run, "eval", NULL) && evidence_record(t.truth, "eval", -1, step, -1) != NULL) evaluation(&t, step, out);
+  if (tells(run, "eval", NULL) && run->config.evaluate_each > 0 && evidence_record(t.truth, "eval", -1, -1, -1) == NULL) t.missing = true;
   conclude(&t, steps, out);
 }

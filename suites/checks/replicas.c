@@ -7,6 +7,7 @@
  * got.of names one group among those of its kind.
  */
 #include "evidence.h"
+#include "foreign.h"
 #include "layout.h"
 #include "verdict.h"
 
@@ -106,6 +107,10 @@ void replicas_judge(const struct run_data *run, const struct companion *wanted,
   (void)wanted, (void)companions, (void)n;
   verdict_start(out, "replicas", "O7");
   int compared = 0;
+  if (run->foreign) {
+    foreign_replicas(run, out);
+    return;
+  }
   for (size_t i = 0; i < json_array_size(run->records); i++) {
     const json_t *record = json_array_get(run->records, i);
     if (!evidence_is(record, "replica") || !is_first(run, i)) continue;

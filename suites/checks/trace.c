@@ -2,6 +2,7 @@
  * plan (traffic.h) says, group by group, call by call.  A list that differs between ranks hangs sooner or later.
  */
 #include "evidence.h"
+#include "foreign.h"
 #include "traffic.h"
 #include "verdict.h"
 
@@ -163,6 +164,10 @@ void trace_judge(const struct run_data *run, const struct companion *wanted, con
   (void)wanted, (void)companions, (void)n;
   verdict_start(out, "trace", "O11");
   const int ranks = evidence_ranks(run);
+  if (run->foreign) {
+    foreign_trace(run, out);
+    return;
+  }
   if (ranks == 1) {
     verdict_say(out, OUTCOME_SKIPPED, "one rank has no collectives");
     return;

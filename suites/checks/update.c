@@ -12,6 +12,7 @@
 
 #include "bound.h"
 #include "evidence.h"
+#include "observed.h"
 #include "schedule.h"
 #include "verdict.h"
 
@@ -22,11 +23,16 @@
 
 /* Both sides compute these from the same float64 numbers. */
 static const double same_scalar = 1e-12;
+/* A foreign run may have rounded each of norm, factor and rate to float32 on the way. */
+static const double same_rounded = 0x1p-22;
+
+static bool tells(const struct run_data *run, const char *key) { return !run->foreign || evidence_tells(run, "step", key); }
 
 struct ledger {
   const struct run_data *run;
+  const struct update_rule *rule; /* NULL: as asked */
   int64_t steps;
-  struct safetensors **weights, **gradients; /* by step; weights has one more: the end */
+  struct safetensors **weights, **gradients; /* by step; weights has one more: the end; NULL: a foreign run does not show it */
   double *factor, *lr;                       /* as reported by rank 0                  */
   double *before, *after, *gradient;
   struct schedule_element *state;
@@ -47,11 +53,12 @@ static bool judge_factor(struct ledger *l, int64_t step, int rank, struct verdic
   const double norm = evidence_value(l->run, "step", rank, step, -1, "got.norm");
   const double factor = evidence_value(l->run, "step", rank, step, -1, "got.clip_factor");
   const double want = schedule_clip(&l->run->config, norm);
-  snprintf(out->worst, sizeof out->worst, "clip factor at step %lld", (long long)step);
+  const bool exact = want == 1.0 && factor != 1.0;
+  const double same = l->run->foreign ? same_rounded : same_scalar;
+  if ((!exact || l->run->foreign) && (factor <= 1.0 || l->run->foreign) && bound_relative(factor, want) <= same) return true;
+  verdict_first(out, step, "clip factor at step %lld", (long long)step);
   out->value = factor;
   out->bound = want;
-  const bool exact = want == 1.0 && factor != 1.0;
-  if (!exact && factor <= 1.0 && bound_relative(factor, want) <= same_scalar) return true;
   verdict_say(out, OUTCOME_FAIL, "rank %d multiplied the gradients of step %lld by %.17g; norm %.6g and clip %.6g give %.17g", rank,
               (long long)step, factor, norm, l->run->config.clip, want);
   return false;
@@ -60,8 +67,8 @@ static bool judge_factor(struct ledger *l, int64_t step, int rank, struct verdic
 static bool judge_lr(struct ledger *l, int64_t step, int rank, struct verdict *out)
 {
   const double lr = evidence_value(l->run, "step", rank, step, -1, "got.lr"), want = schedule_lr(&l->run->config, update_of(l, step));
-  if (bound_relative(lr, want) <= same_scalar) return true;
-  snprintf(out->worst, sizeof out->worst, "learning rate at step %lld", (long long)step);
+  if (bound_relative(lr, want) <= (l->run->foreign ? same_rounded : same_scalar)) return true;
+  verdict_first(out, step, "learning rate at step %lld", (long long)step);
   out->value = lr;
   out->bound = want;
   verdict_say(out, OUTCOME_FAIL, "rank %d used learning rate %.17g for update %lld; its closed form gives %.17g", rank, lr,
@@ -73,19 +80,19 @@ static bool judge_scalars(struct ledger *l, struct verdict *out)
 {
   for (int64_t step = 0; step < l->steps; step++)
     for (int rank = 0; rank < evidence_ranks(l->run); rank++)
-      if ((!evidence_skipped(l->run, step) && !judge_factor(l, step, rank, out)) || !judge_lr(l, step, rank, out)) return false;
-  out->worst[0] = '\0';
-  out->value = out->bound = NAN;
+      if ((tells(l->run, "got.clip_factor") && !evidence_skipped(l->run, step) && !judge_factor(l, step, rank, out)) ||
+          (tells(l->run, "got.lr") && !judge_lr(l, step, rank, out)))
+        return false;
   return true;
 }
 
 /* One update of one tensor: l->before and l->state are carried along from step to step. */
-static void judge_elements(struct ledger *l, const char *name, int64_t n, int64_t step, bool decay)
+static void judge_elements(struct ledger *l, const char *name, int64_t n, int64_t step, bool decay, double stored)
 {
   const struct run_config *c = &l->run->config;
   const enum precision precision = (enum precision)c->precision;
   /* 4 ulp, with an ulp of at most 2 u times the value; float64 has its own figure */
-  const double relative = bound_ceiling(BOUND_UPDATE, precision, step);
+  const double relative = bound_ceiling(BOUND_UPDATE, precision, step) + stored;
   const int64_t number = update_of(l, step);
   double value = -1.0, bound = 0.0;
   int64_t place = 0;
@@ -93,7 +100,8 @@ static void judge_elements(struct ledger *l, const char *name, int64_t n, int64_
     struct schedule_element *e = &l->state[k];
     if (l->forgets) *e = (struct schedule_element){0};
     e->weight = l->before[k];
-    schedule_update(c, number, l->lr[step], decay, l->gradient[k] * l->factor[step], e);
+    if (l->rule != NULL) update_apply(c, l->rule, number, l->lr[step], decay, l->gradient[k] * l->factor[step], e);
+    else schedule_update(c, number, l->lr[step], decay, l->gradient[k] * l->factor[step], e);
     const double away = fabs(l->after[k] - e->weight);
     const double limit = relative * fmax(fmax(fabs(l->before[k]), fabs(l->after[k])), l->lr[step]);
     if (value < 0.0 || !isfinite(away) || away * bound > value * limit) {
@@ -103,20 +111,38 @@ static void judge_elements(struct ledger *l, const char *name, int64_t n, int64_
       if (!isfinite(away)) break;
     }
   }
+  l->worst.step = step;
   worst_see(&l->worst, value, bound, "%s[%lld] at step %lld", name, (long long)place, (long long)step);
+}
+
+/* A step whose weights before or after a foreign run does not show: moments go on. */
+static void pass_over(struct ledger *l, int64_t n, int64_t step)
+{
+  const struct update_rule asked = {0};
+  for (int64_t k = 0; k < n; k++) update_apply(&l->run->config, l->rule ? l->rule : &asked, step + 1, 0.0, false, l->gradient[k] * l->factor[step], &l->state[k]);
 }
 
 static enum err judge_tensor(struct ledger *l, const struct safetensor *t)
 {
   const int64_t n = tensor_count(&t->data);
   const json_t *facts = evidence_parameter(l->run, t->name);
+  if (facts == NULL && l->run->foreign) return ERR_OK; /* the tied matrix once more; of other names the check of the start speaks */
   if (facts == NULL) FAIL(ERR_FORMAT, "no parameter record of %s", t->name);
   const bool frozen = evidence_flag(facts, "got.frozen"), decay = evidence_flag(facts, "got.decay");
   memset(l->state, 0, (size_t)n * sizeof *l->state);
-  TRY(evidence_elements(&t->data, l->before));
   for (int64_t step = 0; step < l->steps; step++) {
-    const struct safetensor *after = safetensors_find(l->weights[step + 1], t->name);
+    const bool shown = l->weights[step] != NULL && l->weights[step + 1] != NULL;
+    const struct safetensor *before = shown ? safetensors_find(l->weights[step], t->name) : NULL;
+    const struct safetensor *after = shown ? safetensors_find(l->weights[step + 1], t->name) : NULL;
     const struct safetensor *gradient = safetensors_find(l->gradients[step], t->name);
+    if (!shown) {
+      if (gradient == NULL || tensor_count(&gradient->data) != n) FAIL(ERR_FORMAT, "%s is not among the gradients of step %lld", t->name, (long long)step);
+      TRY(evidence_elements(&gradient->data, l->gradient));
+      pass_over(l, n, step);
+      continue;
+    }
+    if (before == NULL || tensor_count(&before->data) != n) FAIL(ERR_FORMAT, "%s is not among the weights before step %lld", t->name, (long long)step);
+    TRY(evidence_elements(&before->data, l->before));
     if (after == NULL || tensor_count(&after->data) != n) FAIL(ERR_FORMAT, "%s is not among the weights after step %lld", t->name, (long long)step);
     TRY(evidence_elements(&after->data, l->after));
     const bool skipped = evidence_skipped(l->run, step);
@@ -128,12 +154,13 @@ static enum err judge_tensor(struct ledger *l, const struct safetensor *t)
       if (gradient == NULL || tensor_count(&gradient->data) != n)
         FAIL(ERR_FORMAT, "%s is not among the gradients of step %lld", t->name, (long long)step);
       TRY(evidence_elements(&gradient->data, l->gradient));
-      judge_elements(l, t->name, n, step, decay);
+      judge_elements(l, t->name, n, step, decay, update_stored(before));
     }
-    memcpy(l->before, l->after, (size_t)n * sizeof *l->before);
   }
   return ERR_OK;
 }
+
+static bool is_there(const struct run_data *run, const char *what, int64_t step) { return !run->foreign || evidence_has_tensors(run, what, step); }
 
 static enum err open_ledger(struct ledger *l)
 {
@@ -144,12 +171,13 @@ static enum err open_ledger(struct ledger *l)
   l->lr = calloc(steps + 1, sizeof *l->lr);
   if (!l->weights || !l->gradients || !l->factor || !l->lr) FAIL(ERR_MEMORY, "%zu steps", steps);
   for (int64_t step = 0; step < l->steps; step++) {
-    TRY(evidence_tensors(l->run, "weights", step, &l->weights[step]));
+    const struct update_rule asked = {0}, *rule = l->rule ? l->rule : &asked;
+    if (is_there(l->run, "weights", step)) TRY(evidence_tensors(l->run, "weights", step, &l->weights[step]));
     TRY(evidence_tensors(l->run, "gradients", step, &l->gradients[step]));
-    l->factor[step] = evidence_value(l->run, "step", 0, step, -1, "got.clip_factor");
-    l->lr[step] = evidence_value(l->run, "step", 0, step, -1, "got.lr");
+    l->factor[step] = rule->unclipped ? 1.0 : observed_factor(l->run, step);
+    l->lr[step] = update_rate(l->run, rule, step);
   }
-  TRY(evidence_tensors(l->run, "weights", l->steps, &l->weights[l->steps]));
+  if (is_there(l->run, "weights", l->steps)) TRY(evidence_tensors(l->run, "weights", l->steps, &l->weights[l->steps]));
   size_t most = 1;
   for (int i = 0; i < safetensors_count(l->weights[0]); i++) {
     const size_t n = (size_t)tensor_count(&safetensors_get(l->weights[0], i)->data);
@@ -199,6 +227,37 @@ bool update_forgets(const struct run_data *run)
   return false;
 }
 
+/* What a foreign run shows of its weights: by its gradients, if all are dumped, and by its moments. */
+static enum err judge_foreign(struct ledger *l)
+{
+  const struct update_rule asked = {0};
+  bool gradients = evidence_has_tensors(l->run, "weights", 0);
+  for (int64_t step = 0; step < l->steps; step++) gradients = gradients && evidence_has_tensors(l->run, "gradients", step);
+  if (gradients) TRY(judge_weights(l));
+  return update_by_moments(l->run, l->rule ? l->rule : &asked, &l->worst);
+}
+
+bool update_explains(const struct run_data *run, const struct update_rule *rule)
+{
+  struct ledger l = {.run = run, .steps = evidence_steps(run), .rule = rule};
+  worst_start(&l.worst);
+  if (judge_foreign(&l) == ERR_OK) return l.worst.seen > 0 && l.worst.over == 0;
+  err_clear();
+  return false;
+}
+
+/* Nothing of the weights: rate and factor may have been told. */
+static void conclude_scalars(const struct run_data *run, struct verdict *out)
+{
+  const bool factor = tells(run, "got.clip_factor"), lr = tells(run, "got.lr");
+  if (!factor && !lr)
+    verdict_unseen(out, "no clip factor, no learning rate, no weights before and after with gradients or moments",
+                   "decay, bias correction, moments, schedule or clipping that are wrong");
+  else
+    verdict_say(out, OUTCOME_PASS, "%s%s%s of %lld steps as the case has them", factor ? "clip factor" : "", factor && lr ? " and " : "",
+                lr ? "learning rate" : "", (long long)run->config.steps);
+}
+
 void update_judge(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
                   struct verdict *out)
 {
@@ -211,14 +270,18 @@ void update_judge(const struct run_data *run, const struct companion *wanted, co
     verdict_say(out, OUTCOME_INVALID, "only %lld of %lld steps left evidence", (long long)l.steps, (long long)run->config.steps);
     return;
   }
-  if (judge_weights(&l) != ERR_OK) {
+  if ((run->foreign ? judge_foreign(&l) : judge_weights(&l)) != ERR_OK) {
     verdict_say(out, OUTCOME_INVALID, "updates cannot be recomputed: %s", err_text());
+    return;
+  }
+  if (run->foreign && l.worst.seen == 0) {
+    conclude_scalars(run, out);
     return;
   }
   worst_to(&l.worst, out);
   if (l.worst.over > 0)
-    verdict_say(out, OUTCOME_FAIL, "weight %s is %.3g from the recomputed update, bound %.2g; %lld of %lld tensors and steps off",
-                l.worst.place, l.worst.value, l.worst.bound, (long long)l.worst.over, (long long)l.worst.seen);
+    verdict_say(out, OUTCOME_FAIL, "%s%s is %.3g from the recomputed update, bound %.2g; %lld of %lld tensors and steps off",
+                strstr(l.worst.place, "moment of") ? "" : "weight ", l.worst.place, l.worst.value, l.worst.bound, (long long)l.worst.over, (long long)l.worst.seen);
   else if (l.worst.seen == 0)
     verdict_say(out, OUTCOME_INVALID, "no weight was compared");
   else {

@@ -11,6 +11,7 @@ void verdict_start(struct verdict *v, const char *check, const char *observable)
   memset(v, 0, sizeof *v);
   v->outcome = OUTCOME_INVALID;
   v->value = v->bound = v->smallest = NAN;
+  v->first_step = -1;
   snprintf(v->check, sizeof v->check, "%s", check);
   snprintf(v->observable, sizeof v->observable, "%s", observable);
   snprintf(v->sentence, sizeof v->sentence, "nothing was judged");
@@ -23,6 +24,21 @@ void verdict_say(struct verdict *v, enum outcome o, const char *format, ...)
   vsnprintf(v->sentence, sizeof v->sentence, format, args);
   va_end(args);
   v->outcome = o;
+}
+
+void verdict_first(struct verdict *v, int64_t step, const char *format, ...)
+{
+  va_list args;
+  va_start(args, format);
+  vsnprintf(v->worst, sizeof v->worst, format, args);
+  va_end(args);
+  memcpy(v->first, v->worst, sizeof v->first);
+  v->first_step = step;
+}
+
+void verdict_unseen(struct verdict *v, const char *lacks, const char *hidden)
+{
+  verdict_say(v, OUTCOME_SKIPPED, "not judged: %s, so %s could not be seen", lacks, hidden);
 }
 
 /* As records spell numbers: JSON has no word for those that are not finite. */
@@ -45,6 +61,7 @@ void worst_start(struct worst *w)
   memset(w, 0, sizeof *w);
   w->value = w->bound = NAN;
   w->excess = -1.0;
+  w->step = w->first_step = -1;
 }
 
 bool worst_see(struct worst *w, double value, double bound, const char *format, ...)
@@ -53,13 +70,18 @@ bool worst_see(struct worst *w, double value, double bound, const char *format, 
   double excess = INFINITY;
   if (isfinite(value) && bound > 0.0) excess = value / bound;
   else if (value == 0.0) excess = 0.0;
+  const bool first = !ok && (w->first[0] == '\0' || w->step < w->first_step);
   w->seen++;
   w->over += !ok;
-  if (excess > w->excess) {
+  for (int i = 0; i < 2; i++) {
     va_list args;
+    if (!(i == 0 ? first : excess > w->excess)) continue;
     va_start(args, format);
-    vsnprintf(w->place, sizeof w->place, format, args);
+    vsnprintf(i == 0 ? w->first : w->place, sizeof w->place, format, args);
     va_end(args);
+  }
+  if (first) w->first_step = w->step;
+  if (excess > w->excess) {
     w->excess = excess;
     w->value = value;
     w->bound = bound;
@@ -72,4 +94,6 @@ void worst_to(const struct worst *w, struct verdict *v)
   snprintf(v->worst, sizeof v->worst, "%s", w->place);
   v->value = w->value;
   v->bound = w->bound;
+  memcpy(v->first, w->first, sizeof v->first);
+  v->first_step = w->first_step;
 }

@@ -1,0 +1,154 @@
+/* update_moments.c - O6 from the optimizer's own state, step by step: m and v before and after, weights before and after.
+ *
+ *   g        the gradient times the clip factor: dumped, or (m' - beta1 m) / (1 - beta1), which needs no factor
+ *   m'       = beta1 m + (1 - beta1) g, where g is dumped
+ *   v'       = beta2 v + (1 - beta2) g^2
+ *   weights  from m' and v' by the rule
+ *
+ * Each step begins from what was stored before it, so errors do not add up.  Bounds count roundings of float32: 4 ulp of the largest
+ * term for m', twice that for v', which squares a rounded number; a g that is made of two moments has their roundings, made larger by
+ * 1 / (1 - beta1).
+ */
+#include "bound.h"
+#include "observed.h"
+#include "update.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { M, M_AFTER, V, V_AFTER, W, W_AFTER, G, FILES };
+
+struct state {
+  const struct run_data *run;
+  const struct update_rule *rule;
+  int64_t step;
+  double factor, lr;
+  struct safetensors *files[FILES];
+  double *x[FILES], stored[FILES]; /* of one tensor; NULL where it is not shown; m and v before step 0 are zero */
+  struct worst *worst;
+};
+
+/* What of the step is there to be read. */
+static enum err open_step(struct state *s)
+{
+  static const struct {
+    const char *what;
+    int after;
+  } kinds[FILES] = {{"moments1", 0}, {"moments1", 1}, {"moments2", 0}, {"moments2", 1}, {"weights", 0}, {"weights", 1}, {"gradients", 0}};
+  for (int i = 0; i < FILES; i++)
+    if (evidence_has_tensors(s->run, kinds[i].what, s->step + kinds[i].after))
+      TRY(evidence_tensors(s->run, kinds[i].what, s->step + kinds[i].after, &s->files[i]));
+  return ERR_OK;
+}
+
+static void close_step(struct state *s)
+{
+  for (int i = 0; i < FILES; i++) {
+    safetensors_close(s->files[i]);
+    s->files[i] = NULL;
+  }
+}
+
+static void release(struct state *s)
+{
+  for (int i = 0; i < FILES; i++) {
+    free(s->x[i]);
+    s->x[i] = NULL;
+  }
+}
+
+static enum err read_tensor(struct state *s, const char *name, int64_t n)
+{
+  for (int i = 0; i < FILES; i++) {
+    const bool begins = (i == M || i == V) && s->step == 0;
+    const struct safetensor *t = s->files[i] ? safetensors_find(s->files[i], name) : NULL;
+    s->stored[i] = 0.0;
+    if (s->files[i] == NULL && !begins) continue;
+    if (s->files[i] != NULL && (t == NULL || tensor_count(&t->data) != n))
+      FAIL(ERR_FORMAT, "%s is not in all files of step %lld with one shape", name, (long long)s->step);
+    s->x[i] = calloc((size_t)n + 1, sizeof **s->x);
+    if (s->x[i] == NULL) FAIL(ERR_MEMORY, "%lld elements", (long long)n);
+    if (t == NULL) continue;
+    s->stored[i] = update_stored(t);
+    TRY(evidence_elements(&t->data, s->x[i]));
+  }
+  return ERR_OK;
+}
+
+/* Largest |got - want| / limit over a tensor. */
+struct largest {
+  double value, bound;
+  int64_t place;
+};
+static void see(struct largest *l, double away, double limit, int64_t k)
+{
+  if (l->place >= 0 && isfinite(away) && away * l->bound <= l->value * limit) return;
+  if (l->place >= 0 && !isfinite(l->value)) return;
+  *l = (struct largest){away, limit, k};
+}
+static void tell(const struct largest *l, struct state *s, const char *what, const char *name)
+{
+  if (l->place < 0) return;
+  s->worst->step = s->step;
+  worst_see(s->worst, l->value, l->bound, "%s%s[%lld] at step %lld", what, name, (long long)l->place, (long long)s->step);
+}
+
+static void judge_tensor(struct state *s, const char *name, int64_t n, bool decay, bool frozen)
+{
+  const struct run_config *c = &s->run->config;
+  const double ulp4 = bound_ceiling(BOUND_UPDATE, PRECISION_F32, s->step), *const *x = (const double *const *)s->x;
+  struct largest first = {.place = -1}, second = {.place = -1}, weight = {.place = -1};
+  for (int64_t k = 0; k < n; k++) {
+    const double keep = x[M] ? c->beta1 * x[M][k] : NAN, after = x[M_AFTER] ? x[M_AFTER][k] : NAN;
+    const bool dumped = x[G] != NULL;
+    const double g = dumped ? x[G][k] * s->factor : (after - keep) / (1.0 - c->beta1); /* NaN: not known */
+    const double off = dumped ? fabs(g) * s->stored[G] : (ulp4 / 2 + s->stored[M] + s->stored[M_AFTER]) * (fabs(after) + fabs(keep)) / (1.0 - c->beta1);
+    if (frozen) continue;
+    if (dumped && x[M] && x[M_AFTER])
+      see(&first, fabs(after - keep - (1.0 - c->beta1) * g),
+          (ulp4 + s->stored[M_AFTER] + s->stored[M]) * (fabs(keep) + fabs((1.0 - c->beta1) * g)) + (1.0 - c->beta1) * off, k);
+    if ((dumped || (x[M] && x[M_AFTER])) && x[V] && x[V_AFTER]) {
+      const double want = c->beta2 * x[V][k] + (1.0 - c->beta2) * g * g;
+      see(&second, fabs(x[V_AFTER][k] - want), (2.0 * ulp4 + s->stored[V_AFTER] + s->stored[V]) * want + (1.0 - c->beta2) * (2.0 * fabs(g) + off) * off, k);
+    }
+    if (x[W] && x[W_AFTER] && x[M_AFTER] && x[V_AFTER]) {
+      const double want = update_weight(c, s->rule, s->step + 1, s->lr, decay, x[W][k], after, x[V_AFTER][k]);
+      const double size = fmax(fmax(fabs(x[W][k]), fabs(x[W_AFTER][k])), s->lr), moments = s->stored[M_AFTER] + s->stored[V_AFTER];
+      see(&weight, fabs(x[W_AFTER][k] - want), (ulp4 + s->stored[W] + s->stored[W_AFTER]) * size + moments * fabs(want - x[W][k]), k);
+    }
+  }
+  tell(&first, s, "first moment of ", name);
+  tell(&second, s, "second moment of ", name);
+  tell(&weight, s, "", name);
+}
+
+static enum err judge_step(struct state *s)
+{
+  enum err err = ERR_OK;
+  TRY_TO(close, open_step(s));
+  const struct safetensors *list = s->files[M_AFTER];
+  for (int i = 0; list != NULL && i < safetensors_count(list); i++) {
+    const struct safetensor *t = safetensors_get(list, i);
+    const json_t *facts = evidence_parameter(s->run, t->name);
+    if (facts == NULL) continue; /* the tied matrix once more; of other names the check of gradients speaks */
+    err = read_tensor(s, t->name, tensor_count(&t->data));
+    if (!err) judge_tensor(s, t->name, tensor_count(&t->data), evidence_flag(facts, "got.decay"), evidence_flag(facts, "got.frozen"));
+    release(s);
+    if (err) break;
+  }
+close:
+  close_step(s);
+  return err;
+}
+
+enum err update_by_moments(const struct run_data *run, const struct update_rule *rule, struct worst *w)
+{
+  if (run->config.optimizer != OPTIMIZER_ADAMW) return ERR_OK;
+  for (int64_t step = 0; step < run->config.steps; step++) {
+    struct state s = {.run = run, .rule = rule, .step = step, .worst = w, .lr = update_rate(run, rule, step)};
+    s.factor = rule->unclipped ? 1.0 : observed_factor(run, step);
+    TRY(judge_step(&s));
+  }
+  return ERR_OK;
+}

@@ -24,6 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 NOT_RUN = 77
 LAYOUT = {"dp": 1, "tp": 1, "pp": 1, "zero": 0, "chunks": 1}
@@ -214,23 +215,21 @@ class Case:
 # --- records -----------------------------------------------------------------------------------------------------------------------------
 
 class Calls(TorchDispatchMode):
-    """Collectives of a step in the order this rank gave them: `sequence op group stream type count bytes microbatch`."""
+    """Collectives of a step in the order this rank gave them, each `operation group type elements bytes`; the group with its first rank, since
+    ranks of one group must tell the same.  Messages between two ranks are left out: their ends see different things."""
+
+    LEFT_OUT = ("wait", "wrap", "barrier", "send", "recv")
 
     def __init__(self, groups):
         super().__init__()
-        self.names = {group.group_name: name for name, group in groups.items()}
-        self.told, self.number = [], {}
+        self.names = {group.group_name: f"{name}{min(dist.get_process_group_ranks(group))}" for name, group in groups.items()}
+        self.told = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func.namespace in ("c10d", "_c10d_functional") and not any(word in func.__name__ for word in ("wait", "wrap", "barrier")):
-            flat = [leaf for a in args for leaf in ((a if isinstance(a, (list, tuple)) else [a]))]
-            flat = [leaf for a in flat for leaf in ((a if isinstance(a, (list, tuple)) else [a]))]
-            tensor = next(a for a in flat if isinstance(a, torch.Tensor))
-            group = self.group_of(args)
-            self.number[group] = self.number.get(group, 0) + 1
-            kind = str(tensor.dtype).removeprefix("torch.")
-            self.told.append(f"{self.number[group]} {func._schema.name.split('::')[1].strip('_')} {group} host {kind} "
-                             f"{tensor.numel()} {tensor.numel() * tensor.element_size()} -1")
+        if func.namespace in ("c10d", "_c10d_functional") and not any(word in func.__name__ for word in self.LEFT_OUT):
+            tensor = next(leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))
+            self.told.append(f"{func._schema.name.split('::')[1].strip('_')} {self.group_of(args)} {str(tensor.dtype).removeprefix('torch.')} "
+                             f"{tensor.numel()} {tensor.numel() * tensor.element_size()}")
         return func(*args, **(kwargs or {}))
 
     def group_of(self, args):
@@ -239,7 +238,7 @@ class Calls(TorchDispatchMode):
                 a = dist.ProcessGroup.unbox(a).group_name
             if isinstance(a, str) and a in self.names:
                 return self.names[a]
-        return "other"
+        return f"rank{dist.get_rank()}"  # of a group that the adapter does not name: compared with nobody's
 
 
 class Job:
@@ -355,24 +354,24 @@ class Job:
             digest.update(t.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes())
         self.tell("replica", step=step, **{"got.what": what, "got.group": group, "got.of": of, "got.hash": digest.hexdigest()[:16]})
 
-    def tell_tensors(self, what, step, named, by_head=False):
+    def tell_tensors(self, what, step, named, by_head=False, as_is=False):
         """On rank 0: a file with full tensors by the names and shapes of the case.  what: weights, moments1, moments2 (all before the step),
-        gradients (reduced, before clipping, of the mean loss)."""
+        gradients (reduced, before clipping, of the mean loss).  as_is: matrices are those of Hugging Face already."""
         if self.rank:
             return
         file = f"{what}.step{step}.safetensors"
         tensors = {}
         for name, t in named.items():
             t = self.case.to_heads(name, t.detach(), back=True) if by_head else t.detach()
-            tensors[name] = (t.t() if is_cut_as_conv1d(name) else t).contiguous().clone()
+            tensors[name] = (t.t() if is_cut_as_conv1d(name) and not as_is else t).contiguous().clone()
         save_file(tensors, str(self.out / file))
         self.tell("tensors", step=step, **{"got.what": what, "got.file": file})
 
-    def tell_state(self, step, named, optimizer):
+    def tell_state(self, step, named, optimizer, as_is=False):
         """Weights and moments before the step, of a model that this rank holds whole."""
-        self.tell_tensors("weights", step, dict(named))
+        self.tell_tensors("weights", step, dict(named), as_is=as_is)
         for what, values in zip(("moments1", "moments2"), moments(optimizer, named)):
-            self.tell_tensors(what, step, values)
+            self.tell_tensors(what, step, values, as_is=as_is)
 
     @contextlib.contextmanager
     def trace(self, step):

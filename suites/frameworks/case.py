@@ -340,6 +340,9 @@ class Job:
                                                       "got.valid_tokens": int((targets >= 0).sum())})
 
     def tell_microbatch(self, step, m, loss, targets):
+        """By one of the tensor ranks, which all have the same loss."""
+        if self.tp:
+            return
         self.tell("microbatch", step=step, microbatch=m, **{"got.loss_sum": float(loss), "got.valid_tokens": int((targets >= 0).sum())})
 
     def tell_step(self, step, loss, valid, norm, factor, rate):

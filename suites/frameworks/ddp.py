@@ -24,7 +24,7 @@ PLANTS = {
     "logged-local": "the loss that is told is the rank's own",
     "rate-by-world": "the learning rate's schedule advances once per process",
 }
-SKIPPED = "transformer.h.1.mlp.c_proj.weight"
+SKIPPED = "transformer.h.1.mlp.c_proj.bias"
 
 
 def skip_one(state, bucket):
@@ -87,7 +87,9 @@ def one_step(job, step, ddp, named, optimizer):
     gradients = {name: p.grad.clone() for name, p in named}
     job.tell_tensors("gradients", step, gradients)
     job.tell_replica(step, "gradients", "dp", "pp0 tp0", gradients.values())
-    norm = torch.nn.utils.clip_grad_norm_([p for _, p in named if plant != "clip-part" or p.dim() > 1], case.clip)
+    counted = [p.grad for _, p in named if plant != "clip-part" or p.dim() > 1]
+    norm = torch.nn.utils.get_total_norm(counted)
+    torch.nn.utils.clip_grads_with_norm_([p for _, p in named], case.clip, norm)
     factor = clip_factor(gradients.values(), [p.grad for _, p in named])
     optimizer.step()
     job.tell_replica(step, "weights", "dp", "pp0 tp0", [p for _, p in named])

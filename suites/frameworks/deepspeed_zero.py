@@ -13,9 +13,7 @@ import os
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 import deepspeed
-import torch
-import torch.distributed as dist
-from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_grad, safe_get_full_optimizer_state
+from deepspeed.utils import groups, safe_get_full_fp32_param, safe_get_full_grad, safe_get_full_optimizer_state
 
 from case import GPT, Job, loss_sum
 
@@ -44,7 +42,6 @@ def configuration(job):
 def main():
     with Job("DeepSpeed", __doc__, PLANTS, uses=("dp", "zero"), otherwise={"zero": 1}, versions=f"deepspeed {deepspeed.__version__}") as job:
         plant, case, run = job.run.plant, job.case, job.run
-        job.groups["dp"] = dist.group.WORLD
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         model = case.load(GPT(case.config))
         named = list(model.named_parameters())
@@ -53,6 +50,7 @@ def main():
             for group in optimizer.param_groups:
                 group["weight_decay"] = case.optimizer["weight_decay"]
         engine, optimizer, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config=configuration(job), dist_init_required=False)
+        job.groups["dp"] = groups._get_data_parallel_group()
         for step in range(job.steps):
             tell_whole(job, step, named)
             with job.trace(step):

@@ -60,30 +60,27 @@ def build(job):
     if c["vocab_size"] % run.tp or c["n_head"] % run.tp:
         raise ValueError(f"vocabulary {c['vocab_size']} and {c['n_head']} heads with tp {run.tp}; valid: multiples of tp (export with --set vocab=132)")
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=run.tp)
-    job.groups.update(tp=parallel_state.get_tensor_model_parallel_group(), dp=parallel_state.get_data_parallel_group())
+    job.groups.update(tp=parallel_state.get_tensor_model_parallel_group(), dp=parallel_state.get_data_parallel_group(with_context_parallel=True))
     tensor_parallel.random._CUDA_RNG_STATE_TRACKER, tensor_parallel.random._CUDA_RNG_STATE_TRACKER_INITIALIZED = NoRandomness(), True
     config = TransformerConfig(
         num_layers=c["n_layer"], hidden_size=c["n_embd"], num_attention_heads=c["n_head"], layernorm_epsilon=c["layer_norm_epsilon"],
-        tensor_model_parallel_size=run.tp, hidden_dropout=0.0, attention_dropout=0.0, use_cpu_initialization=True, perform_initialization=False,
+        tensor_model_parallel_size=run.tp, hidden_dropout=0.0, attention_dropout=0.0, use_cpu_initialization=True,
         activation_func=lambda x: F.gelu(x, approximate="tanh"), bias_activation_fusion=False, masked_softmax_fusion=False,
         bias_dropout_fusion=False, gradient_accumulation_fusion=False, calculate_per_token_loss=True)
     model = GPTModel(config, get_gpt_layer_local_spec(), vocab_size=c["vocab_size"], max_sequence_length=c["n_positions"],
                      share_embeddings_and_output_weights=True, position_embedding_type="learned_absolute")
     weights = job.case.weights(by_head=True)
     for name, p in model.named_parameters():
-        p.data.copy_(part(job, p, weights[published(name)]))
+        whole = weights[published(name)]
+        p.data.copy_(whole.chunk(run.tp, p.partition_dim)[job.tp] if getattr(p, "tensor_model_parallel", False) else whole)
     layer = model.decoder.layers[1].mlp
-    if run.plant == "row-bias-per-rank":
-        whole = layer.linear_fc2.forward
-        layer.linear_fc2.forward = lambda x: (whole(x)[0] + (run.tp - 1) * layer.linear_fc2.bias, layer.linear_fc2.bias)
+    if run.plant == "row-bias-per-rank":  # as many biases in the sum; backward of the sum gives each rank the gradient of one
+        summed = layer.linear_fc2.forward
+        layer.linear_fc2.forward = lambda x: (summed(x)[0] + (run.tp - 1) * layer.linear_fc2.bias.detach(), layer.linear_fc2.bias)
     if run.plant == "boundary-not-reduced":
         layer.linear_fc1.allreduce_dgrad = False
         layer.linear_fc1.disable_grad_reduce = True
     return DistributedDataParallel(config, DistributedDataParallelConfig(overlap_grad_reduce=False, use_distributed_optimizer=False), model)
-
-
-def part(job, p, whole):
-    return whole.chunk(job.run.tp, p.partition_dim)[job.tp] if getattr(p, "tensor_model_parallel", False) else whole
 
 
 def main():
@@ -123,16 +120,17 @@ def one_step(job, step, model, named, optimizer):
     gradients = {name: p.grad.clone() for name, p in named}
     job.tell_tensors("gradients", step, {name: gather(job, p, gradients[name]) for name, p in named}, by_head=True)
     job.tell_replica(step, "gradients", "dp", f"pp0 tp{job.tp}", gradients.values())
-    uncut = [(name, p) for name, p in named if not getattr(p, "tensor_model_parallel", False)]
-    job.tell_replica(step, "gradients", "tp", f"pp0 dp{job.dp}", [gradients[name] for name, _ in uncut])
+    uncut = [p for _, p in named if not getattr(p, "tensor_model_parallel", False)]
+    job.tell_replica(step, "gradients", "tp", f"pp0 dp{job.dp}", [p.grad for p in uncut])
     counted = [p.grad for _, p in named if run.plant == "counted-twice" or param_is_not_tensor_parallel_duplicate(p)]
     squares = float(torch.nn.utils.get_total_norm(counted)) ** 2
     norm = torch.tensor((squares if run.plant == "clip-local-norm" else job.total(squares, job.groups["tp"])) ** 0.5)
     torch.nn.utils.clip_grads_with_norm_([p for _, p in named], case.clip, norm)
     factor = clip_factor(gradients.values(), [p.grad for _, p in named])
     optimizer.step()
+    optimizer.zero_grad()  # p.grad is main_grad here; left there, the next backward would add it to itself
     job.tell_replica(step, "weights", "dp", f"pp0 tp{job.tp}", [p for _, p in named])
-    job.tell_replica(step, "weights", "tp", f"pp0 dp{job.dp}", [p for _, p in uncut])
+    job.tell_replica(step, "weights", "tp", f"pp0 dp{job.dp}", uncut)
     job.tell_step(step, job.total(total, job.groups["dp"]), job.total(mine, job.groups["dp"]), norm, factor, rate)
 
 

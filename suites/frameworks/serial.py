@@ -44,17 +44,13 @@ def main():
                 job.tell_microbatch(step, m, loss.detach(), targets)
             gradients = {name: p.grad.clone() for name, p in named}
             job.tell_tensors("gradients", step, gradients)
-            norm = torch.nn.utils.clip_grad_norm_([p for _, p in named if plant != "clip-part" or p.dim() > 1], case.clip)
+            counted = [p.grad for _, p in named if plant != "clip-part" or p.dim() > 1]
+            norm = torch.nn.utils.get_total_norm(counted)
+            torch.nn.utils.clip_grads_with_norm_([p for _, p in named], case.clip, norm)
             factor = clip_factor(gradients.values(), [p.grad for _, p in named])
             optimizer.step()
             job.tell_step(step, total, valid, norm, factor, rate)
         job.tell_state(job.steps, named, optimizer)
-
-
-def job.tell_state(step, named, optimizer):
-    job.tell_tensors("weights", step, dict(named))
-    for what, values in zip(("moments1", "moments2"), moments(optimizer, named)):
-        job.tell_tensors(what, step, values)
 
 
 if __name__ == "__main__":

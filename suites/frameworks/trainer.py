@@ -8,6 +8,7 @@ So loss_type is set here; plant `loss-type-unset` is the release as it is: loss 
 Releases up to 4.45 average the micro-batches' means (huggingface/transformers#34191); the same file runs there, as environment
 transformers-old, and is red.  The loss told is what training_step hands back, averaged over ranks: what the Trainer logs, before it rounds.
 """
+import contextlib
 import os
 
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", ACCELERATE_USE_CPU="true")
@@ -18,7 +19,6 @@ import torch.distributed as dist
 import transformers
 from safetensors.torch import load_file
 from torch.optim.lr_scheduler import LambdaLR
-from torch.utils.data import SequentialSampler
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
 from case import Job, clip_factor, loss_sum
@@ -58,7 +58,7 @@ class Told(Trainer):
 
     def __init__(self, job, **more):
         super().__init__(**more)
-        self.job, self.step, self.number, self.losses, self.sums = job, 0, 0, 0.0, 0.0
+        self.job, self.step, self.number, self.losses = job, 0, 0, 0.0
         if job.run.plant == "mean-of-means":
             self.model_accepts_loss_kwargs = False
         clip = self.accelerator.clip_grad_norm_
@@ -74,14 +74,14 @@ class Told(Trainer):
         self.accelerator.clip_grad_norm_ = clip_and_tell
 
     def _get_train_sampler(self, *_):
-        return SequentialSampler(self.train_dataset)
+        return torch.utils.data.SequentialSampler(self.train_dataset)
 
     def get_decay_parameter_names(self, model):
-        return [name for name, _ in model.named_parameters()] if self.job.run.plant == "decay-on-all" else super().get_decay_parameter_names(model)
+        return [n for n, _ in model.named_parameters()] if self.job.run.plant == "decay-on-all" else super().get_decay_parameter_names(model)
 
     def create_scheduler(self, num_training_steps, optimizer=None):
         rates, each = self.job.case.learning_rates, 2 if self.job.run.plant == "rate-by-world" else 1
-        self.lr_scheduler = LambdaLR(optimizer or self.optimizer, lambda s: rates[min(s * each, len(rates) - 1)])
+        self.lr_scheduler = LambdaLR(self.optimizer, lambda s: rates[min(s * each, len(rates) - 1)])
         return self.lr_scheduler
 
     def training_step(self, *args, **kw):
@@ -103,26 +103,25 @@ class Told(Trainer):
 
 
 class Steps(TrainerCallback):
-    def __init__(self, job):
-        self.job = job
-
     def on_step_begin(self, args, state, control, **_):
         trainer, job = self.trainer, self.job
         optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
         job.tell_state(trainer.step, trainer.named, optimizer, as_is=True)
         trainer.rate = optimizer.param_groups[0]["lr"]
         trainer.number, trainer.losses = 0, 0.0
+        trainer.calls = contextlib.ExitStack()
+        trainer.calls.enter_context(job.trace(trainer.step))
 
     def on_step_end(self, args, state, control, **_):
         trainer, job = self.trainer, self.job
+        trainer.calls.close()
         valid = job.total(sum(int((targets >= 0).sum()) for _, _, targets in job.microbatches(trainer.step)))
         loss = job.total(trainer.losses) / job.run.dp
         job.tell_replica(trainer.step, "weights", "dp", "pp0 tp0", [p for _, p in trainer.named])
         job.tell_step(trainer.step, loss * valid, valid, trainer.norm, trainer.factor, trainer.rate)
         trainer.step += 1
         if job.run.plant == "stale-gradient":
-            for wrapped in (trainer.model, trainer.model_wrapped):
-                wrapped.zero_grad = lambda *a, **kw: None
+            trainer.model.zero_grad = trainer.model_wrapped.zero_grad = lambda *a, **kw: None
 
 
 def main():
@@ -132,9 +131,7 @@ def main():
         job.groups["dp"] = dist.group.WORLD
         model = GPT2LMHeadModel(GPT2Config(**case.config))
         weights = load_file(str(case.directory / "model.safetensors"))
-        missing, unexpected = model.load_state_dict(weights, strict=False)
-        if unexpected or [name for name in missing if name != "lm_head.weight" and not name.endswith((".attn.bias", ".attn.masked_bias"))]:
-            raise ValueError(f"weights do not fit GPT2LMHeadModel: missing {missing}, unexpected {unexpected}")
+        model.transformer.load_state_dict({name.removeprefix("transformer."): w for name, w in weights.items()}, strict=True)
         if job.run.plant != "loss-type-unset":
             model.loss_type = "ForCausalLM"
         os.environ.setdefault("MASTER_ADDR", "localhost")  # accelerate asks for it; the process group is there already
@@ -144,7 +141,8 @@ def main():
             max_steps=job.steps, max_grad_norm=case.clip, learning_rate=1.0, weight_decay=o["weight_decay"], adam_beta1=o["beta1"],
             adam_beta2=o["beta2"], adam_epsilon=o["eps"], optim="adamw_torch", bf16=job.run.precision == "bf16", use_cpu=True, ddp_backend="gloo",
             save_strategy="no", logging_strategy="no", report_to=[], disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=False, **told)
-        steps = Steps(job)
+        steps = Steps()
+        steps.job = job
         steps.trainer = trainer = Told(job, model=model, args=arguments, train_dataset=Rows(job), callbacks=[steps])
         trainer.train()
         job.tell_state(job.steps, trainer.named, getattr(trainer.optimizer, "optimizer", trainer.optimizer), as_is=True)

@@ -101,6 +101,9 @@ endif()
 set(SHARDMARK_TEST_SECONDS 120) # a limit for hangs: tests take a few
 if(SHARDMARK_SANITIZE)
   set(SHARDMARK_TEST_SECONDS 400)
+  if(SHARDMARK_CUDA_HOST) # fibres under a sanitizer: attention takes a minute of a processor, and shares it
+    set(SHARDMARK_TEST_SECONDS 1200)
+  endif()
 endif()
 
 # Leaks of MPI are known by library name, which only the slow unwinder sees: tests without MPI

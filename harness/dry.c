@@ -74,8 +74,9 @@ enum err dry_print(const struct plan *p, double available_bytes, int ranks_a_hos
       const double needed = memory_needed(&r->config, ranks_a_host), seconds = own_seconds(p, t, counted, cores);
       size_text(x.total_bytes, rank, sizeof rank);
       size_text(needed, host, sizeof host);
-      const bool fits = needed <= available_bytes, late = budget_s > 0 && total + seconds > budget_s;
+      const bool fits = r->foreign || needed <= available_bytes, late = budget_s > 0 && total + seconds > budget_s;
       if (fits && !late) total += seconds;
+      if (r->foreign) snprintf(rank, sizeof rank, "-"), snprintf(host, sizeof host, "-");
       refused += !fits;
       left_out += fits && late;
       printf("%-40s %6d %8.1f s %12s %12s  %s\n", t->name, r->ranks, seconds, rank, host,

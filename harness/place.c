@@ -66,6 +66,14 @@ enum err place_trainer(char *out, size_t bytes)
   FAIL(ERR_UNAVAILABLE, "%s is not there: build it with ./ci/build", out);
 }
 
+enum err place_environments(char *out, size_t bytes)
+{
+  const char *other = getenv("SHARDMARK_FRAMEWORKS");
+  const bool fits = other && *other ? snprintf(out, bytes, "%s", other) < (int)bytes : beside("frameworks", out, bytes);
+  if (!fits) FAIL(ERR_CONFIG, "path of frameworks' environments too long: %.80s...", out);
+  return ERR_OK;
+}
+
 bool place_without_launcher(void)
 {
   const char *other = getenv("SHARDMARK_MPIEXEC");

@@ -9,6 +9,9 @@
 enum err place_source(const char *folder, char *out, size_t bytes);
 /* SHARDMARK_TRAINER, else shardmark-train beside the running program.  Fails: ERR_UNAVAILABLE. */
 enum err place_trainer(char *out, size_t bytes);
+/* SHARDMARK_FRAMEWORKS, else the folder frameworks beside the running program: where other frameworks' Python environments
+ * are, if there are any.  Fails: ERR_CONFIG (path too long). */
+enum err place_environments(char *out, size_t bytes);
 /* Built without MPI, and SHARDMARK_MPIEXEC names no launcher. */
 bool place_without_launcher(void);
 /* SHARDMARK_MPIEXEC, else the first mpirun or mpiexec of PATH.  Fails: ERR_UNAVAILABLE. */

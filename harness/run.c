@@ -1,6 +1,7 @@
 /* run.c - the order of things in `shardmark run`. */
 #include "harness/run.h"
 #include "harness/dry.h"
+#include "harness/frameworks.h"
 #include "harness/interrupt.h"
 #include "harness/cut.h"
 #include "harness/memory.h"
@@ -55,7 +56,7 @@ static enum err check_model(const struct asked *a)
 static enum err check_override(const struct session *s, const struct suite *suite, int before)
 {
   const struct plan *p = &s->plan;
-  if (p->n_trials == before) return ERR_OK;
+  if (p->n_trials == before || suite->kind == KIND_FRAMEWORKS) return ERR_OK; /* which may lack all its environments */
   for (int i = before; i < p->n_trials; i++)
     if (p->trials[i].run >= 0) return ERR_OK;
   FAIL(ERR_CONFIG, "no case of suite %s can have%s%s%s%s: %s", suite->name, *s->asked->model ? " --model " : "", s->asked->model,
@@ -69,6 +70,7 @@ static enum err make_plan(struct session *s)
     const int before = s->plan.n_trials;
     if (suite->kind == KIND_FAULTS) TRY(faults_plan(&s->plan, s->asked, suite, &s->named));
     else if (suite->kind == KIND_SCALING) TRY(scaling_plan(&s->plan, s->asked, suite, &s->world));
+    else if (suite->kind == KIND_FRAMEWORKS) TRY(frameworks_plan(&s->plan, s->asked, suite, &s->world));
     else if (suite_is_timed(suite->kind)) TRY(timed_plan(&s->plan, s->asked, suite));
     else TRY(plan_add_cases(&s->plan, s->asked, suite, PART_CASE));
     TRY(check_override(s, suite, before));
@@ -108,7 +110,7 @@ static enum err check_sizes(const struct session *s)
 {
   for (int i = 0; i < s->plan.n_runs; i++) {
     const struct run *r = &s->plan.runs[i];
-    if (r->config.device == DEVICE_CUDA) continue; /* the card's, which is asked when it is opened */
+    if (r->config.device == DEVICE_CUDA || r->foreign) continue; /* the card's, which is asked when it is opened; or nobody's prediction */
     char why[700];
     if (memory_needed(&r->config, ranks_a_host(s)) <= s->env.available_bytes) continue;
     memory_refusal(&r->config, ranks_a_host(s), s->env.available_bytes, why, sizeof why);
@@ -162,9 +164,16 @@ static enum err run_all(struct session *s, char *score, size_t bytes)
   TRY(run_checked(s));
   for (int i = 0; i < s->n_suites && !stopped(s); i++)
     if (s->suites[i]->kind == KIND_SCALING) TRY(scaling_run(s, s->suites[i]));
+    else if (s->suites[i]->kind == KIND_FRAMEWORKS) TRY(frameworks_run(s, s->suites[i]));
     else if (suite_is_timed(s->suites[i]->kind)) TRY(timed_run(s, s->suites[i]));
   for (int i = 0; i < s->n_suites; i++)
     if (s->suites[i]->kind == KIND_FAULTS) TRY(faults_score(&s->plan, &s->results, score, bytes));
+  for (int i = 0; i < s->n_suites; i++) {
+    char line[512] = "";
+    const size_t used = strlen(score);
+    if (s->suites[i]->kind == KIND_FRAMEWORKS) frameworks_score(&s->plan, s->suites[i], line, sizeof line);
+    if (*line) snprintf(score + used, bytes - used, "%s%s", used ? "\n" : "", line);
+  }
   if (*s->asked->fault) faults_sentence(&s->plan, s->asked->fault, score, bytes);
   return ERR_OK;
 }

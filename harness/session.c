@@ -1,6 +1,7 @@
 /* session.c - from an ended run to verdicts, records and the summary. */
 #include "harness/session.h"
 #include "harness/blame.h"
+#include "harness/frameworks.h"
 #include "harness/imbalance.h"
 #include "harness/memory.h"
 #include "harness/overlap.h"
@@ -96,7 +97,8 @@ enum err session_on_ended(void *session, int run)
     bool concerns = false;
     for (int k = 0; k < n; k++) concerns = concerns || needed[k] == run;
     if (!concerns || !trial_ready(&s->plan, t)) continue;
-    trial_judge(&s->plan, i);
+    if (t->part == PART_FOREIGN) TRY(frameworks_ended(s, i));
+    else trial_judge(&s->plan, i);
     if (t->part == PART_PLANTED) faults_settle(t);
     if (t->part == PART_TIMED) timed_settle(&s->plan, t);
     TRY(session_settled(s, i));
@@ -178,6 +180,7 @@ static bool settings_changed(const struct session *s, const struct trial *t)
 {
   struct run_config was;
   if (t->run < 0 || t->part == PART_POINT || t->part == PART_TIMED) return false;
+  if (t->part == PART_FOREIGN) return frameworks_changed(s, t);
   const struct run *run = &s->plan.runs[t->run];
   return settings_of(run, &was) && !plan_same(&was, &run->config);
 }
@@ -203,7 +206,7 @@ static enum err take_run(struct run *run, const json_t *r)
   json_t *records;
   const char *end = record_get_text(r, "got.end"), *text = record_get_text(r, "got.text");
   if (end == NULL || strcmp(end, "exited") != 0 || record_get_int(r, "got.status", -1) != 0 || (text && *text)) return ERR_OK;
-  if (!settings_of(run, &c) || !plan_same(&c, &run->config)) return ERR_OK;
+  if (run->foreign || !settings_of(run, &c) || !plan_same(&c, &run->config)) return ERR_OK;
   if (results_read_run(run->dir, &records) != ERR_OK) return ERR_OK;
   if (json_array_size(records) == 0 || !results_tensors_there(run->dir, records)) {
     json_decref(records);
@@ -228,6 +231,7 @@ static bool stays(const json_t *r, void *session)
       is_kind(r, "bubble") || is_kind(r, "hidden") || is_kind(r, "blame") || is_kind(r, "timeline") || is_kind(r, "imbalance") ||
       is_kind(r, "busy") || is_kind(r, "lengths"))
     return t && t->state == TRIAL_JUDGED;
+  if (is_kind(r, "framework")) return t && t->run >= 0 && t->state == TRIAL_JUDGED; /* of a row that cannot run here it is written anew */
   return run && (run->ended || run->users == 0);
 }
 

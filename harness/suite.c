@@ -1,5 +1,7 @@
 /* suite.c - the suite reader: levels of settings, cases, and errors with a place; sweeps are sweep.c's. */
 #include "harness/suite_reader.h"
+#include "harness/adapters.h"
+#include "harness/export.h"
 
 #include "base/nearest.h"
 #include "base/yaml.h"
@@ -15,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *const suite_kind_names[KIND_COUNT] = {"conformance", "scaling", "memory", "faults", "pipeline", "overlap", "imbalance", "blame"};
+const char *const suite_kind_names[KIND_COUNT] = {"conformance", "scaling", "memory", "faults", "pipeline", "overlap", "imbalance", "blame", "frameworks"};
 
 #define AT(field) offsetof(struct suite_case, field), sizeof(((struct suite_case *)0)->field)
 const struct opt suite_options[] = {
@@ -28,6 +30,11 @@ const struct opt suite_options[] = {
    "own degrees, beside one rank with the same global batch"},
   {"hosts", OPT_INT, AT(hosts), "1", "1..65536", "hosts", "above 1: as many ranks on each of so many hosts; two are emulated where no host file names any"},
   {"seconds", OPT_REAL, AT(seconds), "30", "0.1..86400", "s", "without progress for so long the case is stopped"},
+  {"adapter", OPT_TEXT, AT(adapter), "", "a file of suites/frameworks", "", "kind frameworks: the program that trains with it"},
+  {"environment", OPT_TEXT, AT(environment), "", "a list of suites/frameworks", "", "kind frameworks: the Python that runs it, made by ci/frameworks"},
+  {"plant", OPT_TEXT, AT(plant), "", "a fault that the adapter knows", "", "kind frameworks: what it is told to do wrong"},
+  {"cause", OPT_TEXT, AT(cause), "", "a name of `list faults`", "", "kind frameworks: the case has to go red, and this is what it has to be taken for"},
+  {"note", OPT_TEXT, AT(note), "", "text", "", "kind frameworks: what a reader of the report has to know"},
 };
 const int suite_options_count = (int)(sizeof suite_options / sizeof *suite_options);
 
@@ -168,8 +175,10 @@ static enum err read_head(struct reader *r, const struct yaml *top)
       r->suite->kind = (enum suite_kind)k;
       return ERR_OK;
     }
-  FAIL(ERR_CONFIG, "%s:%d:%d: kind '%s'; valid: conformance, scaling, memory, faults, pipeline, overlap", r->path, kind->line, kind->column,
-       kind->text);
+  char near[256];
+  struct nearest n = nearest_to(kind->text);
+  for (int k = 0; k < KIND_COUNT; k++) nearest_offer(&n, suite_kind_names[k]);
+  FAIL(ERR_CONFIG, "%s:%d:%d: kind '%s' is not known; nearest: %s", r->path, kind->line, kind->column, kind->text, nearest_text(&n, near, sizeof near));
 }
 
 static enum err read_tree(struct reader *r)
@@ -178,6 +187,7 @@ static enum err read_tree(struct reader *r)
   TRY(read_head(r, s->tree));
   struct suite_case every = {.n_checks = 0};
   config_default(&every.config);
+  if (s->kind == KIND_FRAMEWORKS) adapters_default(&every.config);
   opt_defaults(suite_options, suite_options_count, &every);
   TRY(reader_set_all(r, yaml_get(s->tree, "every_case"), "every_case", &every));
   TRY(read_cases(r, yaml_get(s->tree, "cases"), &every));
@@ -190,6 +200,10 @@ static enum err read_tree(struct reader *r)
     if ((s->cases[i].scale != SCALE_NONE) != (s->kind == KIND_SCALING))
       FAIL(ERR_CONFIG, "%s: case '%s': scale is strong, weak or layout in a suite of kind scaling, none elsewhere",
            s->cases[i].where, s->cases[i].name);
+  for (int i = 0; i < s->n; i++) {
+    if (s->kind == KIND_FRAMEWORKS) export_decay(&s->cases[i].config);
+    TRY(adapters_check(s, &s->cases[i]));
+  }
   s->evidence = every;
   s->evidence.n_checks = 0;
   const struct yaml *evidence = yaml_get(s->tree, "evidence");

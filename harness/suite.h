@@ -1,7 +1,7 @@
 /* suite.h - a suite file: a question, cases, named checks.
  *
  *   question: does any cut of the model change what it learns?
- *   kind: conformance             # conformance | scaling | memory | faults | pipeline | overlap | imbalance | blame
+ *   kind: conformance             # or another of suite_kind_names
  *   every_case: {model: tiny, steps: 2}
  *   evidence: {model: tiny, checks: [loss]}   # scaling, pipeline, overlap, imbalance: laid over what is measured, gives its conformance case
  *   cases:
@@ -20,7 +20,8 @@
  * a later level overrides an earlier one: every_case, then set, then vary, zip and pairs; or
  * every_case, then the case.  In a suite of kind `faults` the planted cases come from the
  * rows of the fault registry (which name suite and case); its own cases are more of the
- * clean set, where any red is a false alarm.  Errors are ERR_CONFIG "file:line:column: ...".
+ * clean set, where any red is a false alarm.  In a suite of kind `frameworks` a case is one run of an adapter
+ * (frameworks.h).  Errors are ERR_CONFIG "file:line:column: ...".
  */
 #ifndef HARNESS_SUITE_H
 #define HARNESS_SUITE_H
@@ -28,9 +29,9 @@
 #include "base/config.h"
 #include "suites/checks/judge.h"
 
-enum suite_kind { KIND_CONFORMANCE, KIND_SCALING, KIND_MEMORY, KIND_FAULTS, KIND_PIPELINE, KIND_OVERLAP, KIND_IMBALANCE, KIND_BLAME, KIND_COUNT };
+enum suite_kind { KIND_CONFORMANCE, KIND_SCALING, KIND_MEMORY, KIND_FAULTS, KIND_PIPELINE, KIND_OVERLAP, KIND_IMBALANCE, KIND_BLAME, KIND_FRAMEWORKS, KIND_COUNT };
 enum suite_scale { SCALE_NONE, SCALE_STRONG, SCALE_WEAK, SCALE_LAYOUT };
-enum { SUITE_CHECKS_MAX = 24 };
+enum { SUITE_CHECKS_MAX = 32, SUITE_NOTE = 512 };
 /* Cases are judged by their checks from runs that have the machine to themselves (timed.h). */
 static inline bool suite_is_timed(enum suite_kind k) { return k == KIND_PIPELINE || k == KIND_OVERLAP || k == KIND_IMBALANCE || k == KIND_BLAME; }
 /* They show speeds, or shares of a step, of a run whose settings are proved by conformance first; blame shows who is late. */
@@ -50,6 +51,10 @@ struct suite_case {
   double seconds;          /* without progress for so long it is stopped                */
   const struct check *checks[SUITE_CHECKS_MAX];
   int n_checks;
+  /* Of kind frameworks: which program in which environment; what it is told to do wrong ("": nothing), and the cause
+   * that this, or the version itself, has to be taken for ("": the case has to be green). */
+  char adapter[CONFIG_NAME], environment[CONFIG_NAME], plant[CONFIG_NAME], cause[CONFIG_NAME];
+  char note[SUITE_NOTE]; /* for the report */
 };
 
 struct suite {

@@ -115,7 +115,7 @@ static void mistakes_are_named_with_their_place(void)
   refused(HEAD "cases:\n  a: {steps: [1]}\n", ":4:", "a list, expected a single value");
   refused(HEAD "cases: {}\n", ":1:", "no case");
   refused(HEAD "casse:\n  a: {}\n", ":3:1: ", "nearest: cases");
-  refused("question: x\nkind: conform\ncases:\n  a: {}\n", ":2:7: ", "valid: conformance");
+  refused("question: x\nkind: conform\ncases:\n  a: {}\n", ":2:7: ", "nearest: conformance");
   refused("kind: conformance\ncases:\n  a: {}\n", ":1:", "question");
   refused(HEAD "cases:\n  a: {scale: strong}\n", ":4:3", "scale");
   refused("question: x\nkind: scaling\ncases:\n  a: {scale: strong}\n", ":1:", "evidence");
@@ -161,6 +161,49 @@ static void unknown_suite_is_answered_with_a_path_or_names(void)
   CHECK_TEXT_HAS(err_text(), "no suite is named 'conformanze'");
 }
 
+/* Adapters and environments are files beside the suite file. */
+static void rows_of_frameworks_name_what_is_there(void)
+{
+  static const char head[] = "question: x\nkind: frameworks\nevery_case: {environment: torch}\ncases:\n";
+  static const struct {
+    const char *row, *part;
+  } bad[] = {{"  a: {dp: 2}\n", "case 'a' has no `adapter`"},
+             {"  a: {adapter: dpd}\n", "adapter 'dpd': no dpd.py in /tmp/suite_test"},
+             {"  a: {adapter: dpd}\n", "nearest: ddp"},
+             {"  a: {adapter: ../frameworks/ddp}\n", "nearest: ddp"},
+             {"  a: {adapter: ddp, environment: troch}\n", "environment 'troch': no troch.txt"},
+             {"  a: {adapter: ddp, plant: local-mean}\n", "plant 'local-mean' without `cause`"},
+             {"  a: {adapter: ddp, cause: clip-max-for-mim}\n", "nearest: clip-max-for-min"},
+             {"  a: {adapter: ddp, checks: [loss]}\n", "name none in a suite of kind frameworks"},
+             {"  a: {adapter: ddp, precision: float64}\n", "bounds for float32 and bf16 only"},
+             {"  a: {adapter: ddp, dropout: 0.1}\n", "dropout: masks are drawn by each trainer in its own way"},
+             {"  a: {adapter: ddp, bucket: 500}\n", "bucket: a case does not depend on it"},
+             {"  a: {adapter: ddp, plan: x}\n", "nearest: plant"}};
+  char folder[80], old[80], text[512], made[160];
+  struct suite *s;
+  memcpy(old, path, sizeof path);
+  snprintf(folder, sizeof folder, "/tmp/suite_test.%d", (int)getpid());
+  snprintf(text, sizeof text, "mkdir -p %s/frameworks && touch %s/frameworks/ddp.py %s/frameworks/torch.txt", folder, folder, folder);
+  CHECK(system(text) == 0);
+  snprintf(made, sizeof made, "%s/s.yaml", folder);
+  memcpy(path, made, sizeof path);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    snprintf(text, sizeof text, "%s%s", head, bad[i].row);
+    refused(text, "s.yaml:5:", bad[i].part);
+  }
+  snprintf(text, sizeof text, "%s  a: {adapter: ddp, dp: 2, precision: bf16, plant: local-mean, cause: ln-rank-token-imbalance, note: why}\n", head);
+  if (CHECK_OK(read_text(text, &s))) {
+    CHECK(s->kind == KIND_FRAMEWORKS && strcmp(s->cases->adapter, "ddp") == 0 && strcmp(s->cases->environment, "torch") == 0);
+    CHECK(strcmp(s->cases->plant, "local-mean") == 0 && strcmp(s->cases->cause, "ln-rank-token-imbalance") == 0 && strcmp(s->cases->note, "why") == 0);
+    suite_free(s);
+  }
+  refused(HEAD "cases:\n  a: {adapter: ddp}\n", "s.yaml:4:", "are keys of suites of kind frameworks");
+  refused("question: x\nkind: framework\ncases: {}\n", "s.yaml:2:7", "kind 'framework' is not known; nearest: frameworks");
+  snprintf(text, sizeof text, "rm -r %s", folder);
+  CHECK(system(text) == 0);
+  memcpy(path, old, sizeof path);
+}
+
 static void every_allocation_may_fail(void)
 {
   struct suite *s;
@@ -189,6 +232,7 @@ int main(void)
     TEST(mistakes_of_sweeps_are_named),
     TEST(evidence_is_laid_over_a_point),
     TEST(unknown_suite_is_answered_with_a_path_or_names),
+    TEST(rows_of_frameworks_name_what_is_there),
     TEST(every_allocation_may_fail),
   };
   snprintf(path, sizeof path, "/tmp/suite_test.%d.yaml", (int)getpid());

@@ -7,7 +7,7 @@ enum err report_write(const char *dir)
 {
   static enum err (*const sections[])(const struct evidence *, struct page *) = {
     section_verdict, section_coverage, section_scaling, section_pipeline, section_overlap, section_imbalance, section_blame, section_timeline,
-    section_time, section_loss, section_gradients, section_memory, section_faults, section_machine, section_cases,
+    section_time, section_loss, section_gradients, section_memory, section_frameworks, section_faults, section_machine, section_cases,
   };
   enum err err;
   struct evidence e;

@@ -217,6 +217,37 @@ static void uneven_ranks_are_shown_by_policy(void)
   remove_all();
 }
 
+/* A row of a suite of kind frameworks, and its losses: the second is off by this, and by its bound of 5e-7 or not. */
+#define FRAMEWORK(of, layout, rest)                                                                                          \
+  R("framework", of, "\"got.adapter\":\"ddp\",\"got.environment\":\"torch\",\"got.framework\":\"PyTorch <DDP>\",\"got.versions\":\"torch 9\","     \
+    "\"got.layout\":\"" layout "\",\"got.precision\":\"float32\"," rest)
+#define CURVE(off, loss)                                                                                                     \
+  "\"got.loss\":[5.0," loss "],\"got.loss_truth\":[5.0,4.0],\"got.loss_off\":[0," off "],\"got.loss_serial\":[1e-8,2e-8],\"got.loss_bound\":[5e-7,5e-7]"
+static void frameworks_are_shown_beside_the_truth(void)
+{
+  static const char rows[] =
+    FRAMEWORK("ddp-dp2", "dp2", "\"got.level\":3,\"got.outcome\":\"PASS\",\"got.expected\":\"\"," CURVE("1e-8", "4.0000004"))
+    FRAMEWORK("ddp-dp4", "dp4", "\"got.level\":1,\"got.outcome\":\"PASS\",\"got.expected\":\"\",\"got.why\":\"not judged: no gradients\"," CURVE("4e-7", "4.0000001"))
+    FRAMEWORK("ddp-away", "tp2", "\"got.outcome\":\"SKIPPED\",\"got.expected\":\"\",\"got.why\":\"not run: needs a GPU\"")
+    FRAMEWORK("ddp-mean", "dp2", "\"got.level\":3,\"got.outcome\":\"FAIL\",\"got.planted\":\"local-mean\",\"got.expected\":\"ln-rank-token-imbalance\",\"got.diagnosed\":\"\",\"got.caught\":true,\"got.named\":false");
+  fresh();
+  put("summary.json", summary);
+  put("records.jsonl", rows);
+  CHECK_OK(report_write(dir));
+  CHECK(has("report.md", "2 of 2 clean rows held; of 1 planted faults 1 were caught and 0 named by their cause; rows not run: 1."));
+  CHECK(has("report.md", "float32: every loss stays within the bound; nearest: PyTorch <DDP> dp4 at step 1, 1.2 times below it"));
+  CHECK(has("report.md", "float32: the truth's loss goes from 5.000 to 4.000 nats in 2 steps"));
+  CHECK(has("report.md", "| PyTorch <DDP> | dp4 | float32 | 1 | PASS | not judged: no gradients |")); /* nothing was worst, first, diagnosed or noted */
+  CHECK(has("report.md", "| tp2 | float32 | - | not run | not run: needs a GPU |"));
+  CHECK(has("report.md", "| local-mean | caught | ln-rank-token-imbalance | unknown |"));
+  CHECK(has("report.md", "- torch: torch 9") && has("report.html", "PyTorch &lt;DDP&gt;") && !has("report.html", "<DDP>"));
+  put("records.jsonl", FRAMEWORK("ddp-off", "dp2", "\"got.level\":1,\"got.outcome\":\"FAIL\",\"got.expected\":\"\"," CURVE("1e-6", "4.000004")));
+  CHECK_OK(report_write(dir));
+  CHECK(has("report.md", "0 of 1 clean rows held; of 0 planted"));
+  CHECK(has("report.md", "float32: PyTorch <DDP> dp2 leaves the bound; worst at step 1, 2.0 times above it"));
+  remove_all();
+}
+
 static void the_same_records_give_the_same_page(void)
 {
   fresh();
@@ -350,6 +381,7 @@ int main(void)
     TEST(a_host_build_is_called_no_gpu),
     TEST(memory_is_shown_by_stage_and_layout),
     TEST(uneven_ranks_are_shown_by_policy),
+    TEST(frameworks_are_shown_beside_the_truth),
     TEST(the_same_records_give_the_same_page),
     TEST(a_run_stopped_before_its_first_record_still_has_a_report),
     TEST(what_is_no_results_directory_is_named),

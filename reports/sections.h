@@ -18,6 +18,7 @@ enum err section_time(const struct evidence *e, struct page *p);    /* busy and 
 enum err section_memory(const struct evidence *e, struct page *p);  /* stacked, beside predicted     */
 enum err section_loss(const struct evidence *e, struct page *p);    /* truth, serial, sharded, bound */
 enum err section_gradients(const struct evidence *e, struct page *p); /* worst error per parameter   */
+enum err section_frameworks(const struct evidence *e, struct page *p); /* other frameworks beside the truth */
 enum err section_faults(const struct evidence *e, struct page *p);  /* planted x diagnosed           */
 enum err section_coverage(const struct evidence *e, struct page *p); /* layouts of conformance       */
 enum err section_cases(const struct evidence *e, struct page *p);   /* every case and check          */

@@ -2,7 +2,7 @@
  *
  * The trainer does what the seed of each run file says: 1 trains, 2 crashes, 3 says that
  * this machine is unfit, 4 hangs, 5 sends the harness an interrupt and hangs, 6 fills its records with rubbish,
- * 8 removes the results.
+ * 8 removes the results, 9 trains, and some time after fails in its teardown.
  */
 #include "testing/check.h"
 
@@ -40,6 +40,7 @@ static const char trainer[] =
   "  esac\n"
   "  for ((r = 0; r < ranks; r++)); do for s in 0 1; do echo '{\"schema\":1,\"kind\":\"step\",\"case\":\"x\",\"rank\":'$r',\"step\":'$s'}'; done; echo '{\"schema\":1,\"kind\":\"done\",\"case\":\"x\",\"rank\":'$r',\"got.error\":\"\",\"got.error_kind\":\"ok\"}'; done"
   " >$dir/records.here.jsonl\n"
+  "  if grep -q '^seed: 9$' $f; then sleep 0.7; exit 1; fi\n"
   "done\n";
 /* The last of its own words is the trainer's first: -n K, and -bind-to none for MPICH. */
 static const char launcher[] = "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'HYDRA build details:'; exit 0; fi\nshift 4\nexec \"$@\"\n";
@@ -115,6 +116,14 @@ static void a_crash_fails_its_case_and_no_other(void)
   CHECK(verdict_is("crash", NULL, "FAIL") && verdict_is("crash", "b", "FAIL"));
   CHECK(verdict_is("crash", "a", "PASS") && verdict_is("crash", "c", "PASS"));
   CHECK_TEXT_HAS(said, "it broke");
+}
+
+/* Though its records were whole long before. */
+static void a_failed_teardown_fails_the_last_case_of_its_job(void)
+{
+  SUITE("late.yaml", "  a: {}\n  b: {seed: 9}\n");
+  CHECK(shardmark("run %s/late.yaml --out %s/late") == 1);
+  CHECK(verdict_is("late", "a", "PASS") && verdict_is("late", "b", "FAIL"));
 }
 
 static void a_hang_fails_its_case_in_bounded_time(void)
@@ -325,6 +334,7 @@ int main(void)
   static const struct test tests[] = {
     TEST(all_good_is_a_pass),
     TEST(a_crash_fails_its_case_and_no_other),
+    TEST(a_failed_teardown_fails_the_last_case_of_its_job),
     TEST(a_hang_fails_its_case_in_bounded_time),
     TEST(an_unfit_machine_is_invalid),
     TEST(records_that_are_no_records_fail_their_case),

@@ -124,12 +124,13 @@ static enum err take_over(struct runner *r, int index, const struct job_end *end
   return r->on_ended ? r->on_ended(r->context, index) : ERR_OK;
 }
 
-/* Takes over what is finished; at the job's end also the run it died in. */
+/* Takes over what is finished; at the job's end also the run it died in.  The last run waits for the job's end, which is its own: a
+ * job that does not end, or fails in its teardown, fails the run that it did last. */
 static enum err active_step(struct runner *r, struct active *a, double wait_ms, bool *over)
 {
   struct job_end end;
   *over = job_step(a->job, wait_ms, &end);
-  const int finished = *over ? end.finished : job_finished(a->job);
+  const int told = job_finished(a->job), finished = *over ? end.finished : told < a->n ? told : a->n - 1;
   for (; a->told < finished && a->told < a->n; a->told++) {
     const double now = clock_ms(), seconds = (now - a->started_ms) / 1e3;
     a->started_ms = now;

@@ -3,7 +3,9 @@
 
 #include "base/config.h"
 #include "base/record.h"
+#include "harness/export.h"
 #include "harness/folder.h"
+#include "suites/checks/schedule.h"
 
 #include <glob.h>
 #include <jansson.h>
@@ -88,6 +90,57 @@ static bool nothing_of(const char *name)
   const bool none = glob(pattern, 0, NULL, &found) == GLOB_NOMATCH;
   if (!none) globfree(&found);
   return none;
+}
+
+/* --- settings ------------------------------------------------------------------------------------ */
+
+static struct run_config settings(const char *layout, const char *set)
+{
+  static struct export_asked a;
+  struct run_config c;
+  memset(&a, 0, sizeof a);
+  memset(&c, 0, sizeof c);
+  snprintf(a.layout, sizeof a.layout, "%s", layout);
+  if (*set) snprintf(a.sets[a.n_sets++], sizeof a.sets[0], "%s", set);
+  CHECK_OK(export_settings(&a, &c));
+  return c;
+}
+
+static void a_case_trains_what_hides_no_fault(void)
+{
+  const struct run_config c = settings("", "");
+  CHECK(c.revealing && c.clip > 0 && c.clip < 1 && c.steps == 3 && c.weights_as == DTYPE_BF16);
+  CHECK(c.documents_each == 1 && c.lengths == LENGTHS_OF_WIKIPEDIA && c.dropout == 0 && c.optimizer == OPTIMIZER_ADAMW && c.weight_decay > 0);
+  for (int64_t update = 1; update <= c.steps; update++) { /* each has a rate of its own, so that one late is seen */
+    CHECK(schedule_lr(&c, update) > 0);
+    for (int64_t other = 1; other < update; other++) CHECK(fabs(schedule_lr(&c, update) / schedule_lr(&c, other) - 1) > 0.01);
+  }
+}
+
+static void what_is_asked_goes_over_it(void)
+{
+  CHECK(settings("", "").dp == 2 && settings("", "").tp == 1);
+  CHECK(settings("tp=2", "").dp == 1 && settings("tp=2", "").tp == 2);
+  CHECK(settings("", "steps=10").lr_decay == 22 && settings("", "lr_decay=4").lr_decay == 4);
+  CHECK(settings("", "lr_schedule=constant").lr_decay == 0);
+}
+
+static void what_no_case_can_have_is_refused(void)
+{
+  static const char *const none[][2] = {{"dropout", "0.1"}, {"frozen", "ln_1"}, {"unused", "true"}, {"reused", "1"}, {"optimizer", "sgd"},
+                                        {"steps", "0"},     {"weights_as", "float32"}, {"task", "gemm"}, {"fault", "tp-missing-backward-reduce"}};
+  const char *why = "";
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+    struct run_config c;
+    export_defaults(&c);
+    CHECK_OK(export_check(&c));
+    CHECK_OK(config_set(&c, none[i][0], none[i][1]));
+    CHECK_ERR(export_check(&c), ERR_CONFIG);
+    CHECK_TEXT_HAS(err_text(), none[i][0]);
+    CHECK(strcmp(none[i][0], "steps") == 0 || !export_may_set(none[i][0], &why));
+    CHECK(*why != '\0' || strcmp(none[i][0], "steps") == 0);
+  }
+  CHECK(export_may_set("layers", &why) && !export_may_set("bucket", &why));
 }
 
 /* --- a case -------------------------------------------------------------------------------------- */
@@ -241,6 +294,9 @@ static void an_interrupt_leaves_nothing(void)
 int main(void)
 {
   static const struct test tests[] = {
+    TEST(a_case_trains_what_hides_no_fault),
+    TEST(what_is_asked_goes_over_it),
+    TEST(what_no_case_can_have_is_refused),
     TEST(a_case_is_written_whole),
     TEST(a_case_gives_its_truth_again),
     TEST(a_folder_with_something_in_it_is_left_alone),

@@ -221,6 +221,7 @@ static void all_files_are_written_and_those_of_the_truth_moved(void)
   setup();
   put_batches(1);
   json_object_set_new(made_record(truth(), "run", 0, -1, -1), "set.out", json_string("/somewhere"));
+  json_object_set_new(made_at(truth(), "batch", 0, 1, 2), "got.samples", json_pack("[i]", 77)); /* as a policy deals them */
   if (!CHECK_OK(write_to(dir))) return;
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) CHECK(there(dir, files[i]));
   CHECK(!there(truth()->dir, "weights.step0.safetensors") && !there(truth()->dir, "batches.safetensors"));
@@ -228,6 +229,10 @@ static void all_files_are_written_and_those_of_the_truth_moved(void)
   CHECK_OK(record_read(path, &records, &cut));
   CHECK(json_array_size(records) == json_array_size(truth()->records));
   for (size_t i = 0; i < json_array_size(records); i++) CHECK(json_object_get(json_array_get(records, i), "set.out") == NULL);
+  const struct run_data written = {.records = records};
+  const json_t *row = json_array_get(json_object_get(evidence_record(&written, "batch", 0, 1, 2), "got.samples"), 0);
+  CHECK(json_integer_value(row) == 1 * 6 + 2);
+  CHECK(json_integer_value(json_array_get(json_object_get(made_at(truth(), "batch", 0, 1, 2), "got.samples"), 0)) == 77);
   json_decref(records);
   snprintf(path, sizeof path, "%s/model.safetensors", dir);
   CHECK_OK(safetensors_open(path, &model));

@@ -164,7 +164,16 @@ static enum err move(const char *from_dir, const char *name, const char *to_dir)
   return ERR_OK;
 }
 
-/* The run's own records, but for where it put its files. */
+/* Sequences are numbered as a run that reads batches.safetensors numbers them: by their rows. */
+static void renumber(const struct run_config *c, json_t *batch)
+{
+  const int64_t first = evidence_step(batch) * c->global_batch + evidence_microbatch(batch) * c->micro_batch;
+  json_t *rows = json_array();
+  for (int64_t b = 0; b < c->micro_batch; b++) json_array_append_new(rows, json_integer(first + b));
+  json_object_set_new(batch, "got.samples", rows);
+}
+
+/* The run's own records, but for where it found its sequences and put its files. */
 static enum err write_records(const struct run_data *truth, const char *dir)
 {
   char path[PATH_BYTES];
@@ -178,6 +187,7 @@ static enum err write_records(const struct run_data *truth, const char *dir)
   {
     json_t *said = json_copy(record);
     json_object_del(said, "set.out");
+    if (evidence_is(said, "batch")) renumber(&truth->config, said);
     ok = ok && said && json_dumpf(said, f, JSON_COMPACT | JSON_REAL_PRECISION(17)) == 0 && fputc('\n', f) != EOF;
     json_decref(said);
   }

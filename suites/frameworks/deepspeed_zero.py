@@ -7,15 +7,18 @@ DeepSpeed's: weights and activations in bf16, masters in float32; gradients accu
 
 In 0.19.8 safe_get_full_optimizer_state finds no moments of a second parameter group: stages 1 and 2 link the state of all groups right after
 the first group's first update, when the others have none yet.  So they are linked once more after the first step.
+The factor told is that of DeepSpeed's formula (the update shows whether it was used); with zero 0 in float32 the engine tells no norm, and
+the norm told is that of the gradients that it shows.
 """
 import os
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 import deepspeed
+import torch
 from deepspeed.utils import groups, safe_get_full_fp32_param, safe_get_full_grad, safe_get_full_optimizer_state
 
-from case import GPT, Job, loss_sum
+from case import GPT, Job, loss_sum, moments
 
 PLANTS = {
     "local-mean": "each rank divides by its own tokens",
@@ -52,10 +55,10 @@ def main():
         engine, optimizer, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config=configuration(job), dist_init_required=False)
         job.groups["dp"] = groups._get_data_parallel_group()
         for step in range(job.steps):
-            tell_whole(job, step, named)
+            tell_whole(job, step, named, optimizer)
             with job.trace(step):
                 one_step(job, step, engine, named)
-        tell_whole(job, job.steps, named)
+        tell_whole(job, job.steps, named, optimizer)
 
 
 def one_step(job, step, engine, named):
@@ -85,17 +88,20 @@ def one_step(job, step, engine, named):
     if step == 0 and getattr(engine.optimizer, "_hp_optimizer_states_linked", False):
         engine.optimizer._hp_optimizer_states_linked = False
         engine.optimizer._lazy_init_hp_params_optimizer_state()
-    norm = float(engine.get_global_grad_norm())
+    norm = engine.get_global_grad_norm()
+    norm = float(torch.nn.utils.get_total_norm(gradients.values()) if norm is None else norm)
     weights = [safe_get_full_fp32_param(p) for _, p in named]
     job.tell_replica(step, "weights", "dp", "pp0 tp0", weights)
     job.tell_step(step, total if plant == "logged-local" else job.total(total), valid, norm, min(1.0, case.clip / (norm + 1e-6)), rate)
 
 
-def tell_whole(job, step, named):
+def tell_whole(job, step, named, optimizer):
     """Gathered from all ranks by DeepSpeed; moments only once there are some."""
     for what, key in (("weights", None), ("moments1", "exp_avg"), ("moments2", "exp_avg_sq")):
         if key is None:
             job.tell_tensors(what, step, {name: whole(safe_get_full_fp32_param(p), p) for name, p in named})
+        elif job.run.zero == 0:
+            job.tell_tensors(what, step, moments(optimizer, named)[key == "exp_avg_sq"])
         elif step > 0:
             job.tell_tensors(what, step, {name: safe_get_full_optimizer_state(p, key) for name, p in named})
 

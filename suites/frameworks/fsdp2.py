@@ -37,6 +37,7 @@ def main():
         fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=job.run.zero == 3)
         if plant == "divide-factor":
             for unit in (*model.transformer["h"].values(), model):
+                unit.set_force_sum_reduction_for_comms(True)  # gloo has no scaled sum
                 unit.set_gradient_divide_factor(1.0)
         named = list(model.named_parameters())
         optimizer = job.adamw(named)

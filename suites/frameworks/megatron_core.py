@@ -29,7 +29,7 @@ PLANTS = {
     "counted-twice": "parameters that all tensor ranks hold are in the norm once a rank",
     "clip-local-norm": "each rank clips by the norm of what it holds",
     "stale-gradient": "gradients not cleared before the second step",
-    "local-mean": "gradients are scaled by the rank's own tokens",
+    "mean-of-means": "calculate_per_token_loss=False, Megatron's default: each micro-batch's mean, averaged",
 }
 NAMES = {
     "embedding.word_embeddings": "transformer.wte", "embedding.position_embeddings": "transformer.wpe", "decoder.final_layernorm": "transformer.ln_f",
@@ -66,7 +66,7 @@ def build(job):
         num_layers=c["n_layer"], hidden_size=c["n_embd"], num_attention_heads=c["n_head"], layernorm_epsilon=c["layer_norm_epsilon"],
         tensor_model_parallel_size=run.tp, hidden_dropout=0.0, attention_dropout=0.0, use_cpu_initialization=True,
         activation_func=lambda x: F.gelu(x, approximate="tanh"), bias_activation_fusion=False, masked_softmax_fusion=False,
-        bias_dropout_fusion=False, gradient_accumulation_fusion=False, calculate_per_token_loss=True)
+        bias_dropout_fusion=False, gradient_accumulation_fusion=False, calculate_per_token_loss=run.plant != "mean-of-means")
     model = GPTModel(config, get_gpt_layer_local_spec(), vocab_size=c["vocab_size"], max_sequence_length=c["n_positions"],
                      share_embeddings_and_output_weights=True, position_embedding_type="learned_absolute")
     weights = job.case.weights(by_head=True)
@@ -108,13 +108,11 @@ def one_step(job, step, model, named, optimizer):
         with contextlib.nullcontext() if m == batches[-1][0] else model.no_sync():
             each = model(tokens, torch.arange(T).expand_as(tokens), mask, labels=targets.clamp(min=0))
             loss = (each.float() * (targets >= 0)).sum()
-            loss.backward()
+            (loss / int((targets >= 0).sum()) / job.accumulation if run.plant == "mean-of-means" else loss).backward()
         mine, total = mine + int((targets >= 0).sum()), total + float(loss.detach())
         job.tell_batch(step, m, targets)
         job.tell_microbatch(step, m, loss.detach(), targets)
-    finalize_model_grads([model], None if run.plant == "local-mean" else torch.tensor(mine))
-    if run.plant == "local-mean":
-        model.scale_gradients(1 / (mine * run.dp))
+    finalize_model_grads([model], None if run.plant == "mean-of-means" else torch.tensor(mine))
     for _, p in named:
         p.grad = p.main_grad
     gradients = {name: p.grad.clone() for name, p in named}

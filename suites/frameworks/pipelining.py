@@ -3,8 +3,9 @@
 Blocks are cut evenly over pp * chunks stages.  Losses are sums by the tokens of the whole batch, so schedules are told scale_grads=False.
 The schedule knows neither the tied matrix nor other stages' norms: the first and the last stage add their two gradients of it, and squares
 of norms are added over stages, the tied matrix counted once.  Replicas: DDP around each stage, but plain all-reduces after zb-h1, whose
-split backward runs no hooks, so DDP would reduce nothing (pytorch/pytorch#144530; plant zb-ddp).  bf16 is autocast in each stage's forward;
-what stages exchange is the float32 residual stream.
+split backward runs no hooks, so DDP would reduce nothing (pytorch/pytorch#144530; plant zb-ddp: nothing is planted but DDP).  DDP rebuilds
+its buckets after the first backward, which with pipelining's own no_sync ends in an internal assertion in 2.15; find_unused_parameters keeps
+it from that.  bf16 is autocast in each stage's forward; what stages exchange is the float32 residual stream.
 """
 import torch
 import torch.distributed as dist
@@ -23,7 +24,7 @@ PLANTS = {
     "clip-stage": "each stage clips by its own norm",
     "tied-counted-twice": "both copies of the tied matrix are in the norm",
     "mean-of-means": "a loss that is each micro-batch's mean, with the schedule's own scale_grads",
-    "stale-gradient": "gradients not cleared before the second step",
+    "stale-gradient": "gradients not cleared before the second step; those of the tied matrix are summed once more",
     "layer-number-local": "each stage loads its blocks by the number within the stage",
 }
 
@@ -61,7 +62,7 @@ def main():
                     p.data.copy_(weights[name.replace(f".h.{number}.", f".h.{int(number) - bounds[s]}.") if number else name])
             module = Stage(part, job)
             if run.dp > 1 and (run.schedule != "zb-h1" or run.plant == "zb-ddp"):
-                module = DistributedDataParallel(module, process_group=job.groups["dp"])
+                module = DistributedDataParallel(module, process_group=job.groups["dp"], find_unused_parameters=True)
             parts.append(part)
             stages.append(pipelining.PipelineStage(module, s, total, torch.device("cpu"), group=job.groups["pp"]))
         named = list({name: p for part in parts for name, p in part.named_parameters()}.items())

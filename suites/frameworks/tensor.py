@@ -1,7 +1,8 @@
 """PyTorch tensor parallelism by DTensor (parallelize_module) with sequence parallelism, and FSDP2 over replicas when dp > 1.
 
 The tied matrix is cut by vocabulary for the embedding and the head, c_attn (head by head) and c_fc by columns, c_proj by rows, norms work on
-a part of each sequence: their gradients are partial sums that DTensor knows as such.  bf16 is autocast (dp 1), or FSDP2's policy.
+a part of each sequence: their gradients are partial sums that DTensor knows as such.  They are added once a step, before clipping: left as they
+are, each use would add them anew, and clipping would round the shares before they are added.  bf16 is autocast (dp 1), or FSDP2's policy.
 """
 import torch
 from torch.distributed.device_mesh import init_device_mesh
@@ -95,6 +96,8 @@ def one_step(job, step, model, named, optimizer):
         total += float(loss.detach())
         job.tell_batch(step, m, targets)
         job.tell_microbatch(step, m, loss.detach(), targets)
+    for _, p in named:
+        p.grad = p.grad.redistribute(placements=p.placements)
     gradients = {name: p.grad.clone() for name, p in named}
     whole = {name: g.full_tensor() for name, g in gradients.items()}
     job.tell_tensors("gradients", step, whole, by_head=True)

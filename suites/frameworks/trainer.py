@@ -15,7 +15,6 @@ os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", ACCELERATE
 
 import accelerate
 import torch
-import torch.distributed as dist
 import transformers
 from safetensors.torch import load_file
 from torch.optim.lr_scheduler import LambdaLR
@@ -58,11 +57,11 @@ class Told(Trainer):
 
     def __init__(self, job, **more):
         super().__init__(**more)
+        self.named = list(self.model.named_parameters())
         self.job, self.step, self.number, self.losses = job, 0, 0, 0.0
         if job.run.plant == "mean-of-means":
             self.model_accepts_loss_kwargs = False
         clip = self.accelerator.clip_grad_norm_
-        self.named = list(self.model.named_parameters())
 
         def clip_and_tell(parameters, most, *rest, **kw):
             gradients = {name: p.grad.clone() for name, p in self.named}
@@ -109,6 +108,8 @@ class Steps(TrainerCallback):
         job.tell_state(trainer.step, trainer.named, optimizer, as_is=True)
         trainer.rate = optimizer.param_groups[0]["lr"]
         trainer.number, trainer.losses = 0, 0.0
+        if job.run.plant == "stale-gradient" and trainer.step == 0:
+            trainer.model.zero_grad = trainer.model_wrapped.zero_grad = lambda *a, **kw: None
         trainer.calls = contextlib.ExitStack()
         trainer.calls.enter_context(job.trace(trainer.step))
 
@@ -120,15 +121,13 @@ class Steps(TrainerCallback):
         job.tell_replica(trainer.step, "weights", "dp", "pp0 tp0", [p for _, p in trainer.named])
         job.tell_step(trainer.step, loss * valid, valid, trainer.norm, trainer.factor, trainer.rate)
         trainer.step += 1
-        if job.run.plant == "stale-gradient":
-            trainer.model.zero_grad = trainer.model_wrapped.zero_grad = lambda *a, **kw: None
 
 
 def main():
     versions = f"transformers {transformers.__version__}, accelerate {accelerate.__version__}"
     with Job("transformers Trainer", __doc__, PLANTS, versions=versions) as job:
         case, o = job.case, job.case.optimizer
-        job.groups["dp"] = dist.group.WORLD
+        job.groups["dp"] = torch.distributed.group.WORLD
         model = GPT2LMHeadModel(GPT2Config(**case.config))
         weights = load_file(str(case.directory / "model.safetensors"))
         model.transformer.load_state_dict({name.removeprefix("transformer."): w for name, w in weights.items()}, strict=True)
@@ -141,9 +140,8 @@ def main():
             max_steps=job.steps, max_grad_norm=case.clip, learning_rate=1.0, weight_decay=o["weight_decay"], adam_beta1=o["beta1"],
             adam_beta2=o["beta2"], adam_epsilon=o["eps"], optim="adamw_torch", bf16=job.run.precision == "bf16", use_cpu=True, ddp_backend="gloo",
             save_strategy="no", logging_strategy="no", report_to=[], disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=False, **told)
-        steps = Steps()
-        steps.job = job
-        steps.trainer = trainer = Told(job, model=model, args=arguments, train_dataset=Rows(job), callbacks=[steps])
+        Steps.job = job
+        Steps.trainer = trainer = Told(job, model=model, args=arguments, train_dataset=Rows(job), callbacks=[Steps])
         trainer.train()
         job.tell_state(job.steps, trainer.named, getattr(trainer.optimizer, "optimizer", trainer.optimizer), as_is=True)
 

@@ -275,6 +275,8 @@ class Job:
 
     def start(self, backend):
         """The default process group; through a file that all ranks of this start, and no other, name alike."""
+        if not dist.is_available() or not dist.is_gloo_available():
+            not_run(f"torch {torch.__version__} was built without gloo, which these adapters communicate by")
         if "MASTER_ADDR" in os.environ and "RANK" in os.environ:
             dist.init_process_group(backend)
             return

@@ -4,7 +4,8 @@
  *   config.json           the model, in Hugging Face's keys
  *   model.safetensors     initial weights, float32; each is a number that bf16 holds, so one truth serves all precisions
  *   batches.safetensors   tokens, targets, positions, documents, int32 [steps * G, T]; as the option batch_file reads them
- *   truth/                records.jsonl and tensors of the float64 run, the run protocol of results/schema.md
+ *   truth/                records.jsonl and tensors of the float64 run, the run protocol of results/schema.md; parts.safetensors:
+ *                         what each micro-batch contributes to the gradient of step 0 (suites/checks/parts.h)
  *   bounds.P.json         for each precision P: Q, floor, bound and ceiling of each observable
  *   README.md             all that an adapter's author needs
  */
@@ -23,6 +24,7 @@ extern const enum precision case_precisions[CASE_PRECISIONS]; /* float32, bf16 *
 struct case_source {
   const struct run_config *config;
   const struct run_data *truth;                                    /* its folder holds batches.safetensors, too */
+  const struct run_data *parts;                                    /* case_parts_config's run; NULL: none        */
   const struct run_data *noise[CASE_PRECISIONS][COMPANIONS_NOISE]; /* as companions_noise derives them          */
 };
 
@@ -40,6 +42,13 @@ enum err case_bounds_json(const struct case_source *s, int which, json_t **out, 
 /* All files into the empty folder `dir`; tensors of the truth are moved there, not copied.  bounds: of each precision, borrowed.
  * Fails: ERR_IO, ERR_FORMAT, ERR_MEMORY; then the folder is half filled. */
 enum err case_write(const struct case_source *s, json_t *const bounds[CASE_PRECISIONS], const char *dir);
+
+/* A run of one micro-batch a step, those of step 0 in turn, from the first weights; wanted where there are 2 to 64. */
+void case_parts_config(const struct run_config *truth, struct run_config *out);
+bool case_parts_wanted(const struct run_config *truth);
+/* parts.safetensors into `dir`, before the truth's files are moved; nothing where that run's batches are not the truth's micro-batches,
+ * since a policy deals them by the size of a batch.  Fails: ERR_FORMAT, ERR_IO, ERR_MEMORY. */
+enum err case_write_parts(const struct run_data *truth, const struct run_data *parts, const char *dir);
 
 /* case.json and config.json; new references.  NULL: no memory. */
 json_t *case_json(const struct case_source *s);

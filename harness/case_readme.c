@@ -296,6 +296,7 @@ void case_schema_markdown(FILE *out)
           "| `truth/records.jsonl` | records of the run in float64 |\n"
           "| `truth/weights.stepS.safetensors` | before step S; S = k: at the end; float64 |\n"
           "| `truth/gradients.stepS.safetensors` | of the mean loss of step S over its valid tokens, before clipping; float64 |\n"
+          "| `truth/parts.safetensors` | under the name of each vector parameter a matrix [micro-batches, elements]: what each micro-batch contributes to the gradient of step 0; float64. For `shardmark check`; absent with more than 64 micro-batches, and with policies that deal batches by their size |\n"
           "| `bounds.P.json` | of precision P: lists `loss` (step), `loss_sum` (step, microbatch), `norm` (step), `gradients` (name, step), each row "
           "with `q`, `floor`, `bound` = max(floor, 4 q), `ceiling`: null where the true gradient is zero |\n"
           "| `README.md` | what an adapter's author needs |\n",

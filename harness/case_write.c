@@ -197,7 +197,7 @@ static enum err write_records(const struct run_data *truth, const char *dir)
   return ERR_OK;
 }
 
-static enum err write_truth(const struct run_data *truth, const char *dir)
+static enum err write_truth(const struct run_data *truth, const struct run_data *parts, const char *dir)
 {
   char folder[PATH_BYTES];
   json_t *record;
@@ -205,6 +205,7 @@ static enum err write_truth(const struct run_data *truth, const char *dir)
   snprintf(folder, sizeof folder, "%s/truth", dir);
   if (mkdir(folder, 0777) != 0) FAIL(ERR_IO, "%s: %s", folder, strerror(errno));
   TRY(write_records(truth, folder));
+  if (parts) TRY(case_write_parts(truth, parts, folder));
   json_array_foreach(truth->records, i, record)
     if (evidence_is(record, "tensors")) TRY(move(truth->dir, evidence_text(record, "got.file"), folder));
   return ERR_OK;
@@ -235,5 +236,5 @@ enum err case_write(const struct case_source *s, json_t *const bounds[CASE_PRECI
   TRY(write_readme(s, bounds, dir));
   TRY(write_model(s->truth, dir));
   TRY(move(s->truth->dir, "batches.safetensors", dir));
-  return write_truth(s->truth, dir);
+  return write_truth(s->truth, s->parts, dir);
 }

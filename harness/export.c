@@ -31,7 +31,7 @@ struct exporting {
   struct results results;
   struct progress progress;
   struct runner runner;
-  int truth, noise[CASE_PRECISIONS][COMPANIONS_NOISE]; /* runs of the plan */
+  int truth, parts, noise[CASE_PRECISIONS][COMPANIONS_NOISE]; /* runs of the plan; parts -1: none */
   const struct run *broken;                            /* the first that did not end well */
 };
 
@@ -104,6 +104,16 @@ static enum err add_precision(struct exporting *e, int which)
   return ERR_OK;
 }
 
+/* Of the truth's settings, as they are finished. */
+static enum err add_parts(struct exporting *e)
+{
+  const struct run_config *truth = &e->plan.runs[e->truth].config;
+  struct companion parts = {.role = "parts"};
+  if (!case_parts_wanted(truth)) return ERR_OK;
+  case_parts_config(truth, &parts.config);
+  return add(e, &parts, "parts", &e->parts);
+}
+
 static enum err check_memory(const struct exporting *e)
 {
   struct env env;
@@ -165,6 +175,7 @@ static enum err write_case(struct exporting *e, bool say, enum status *status)
   struct case_bounds said[CASE_PRECISIONS];
   json_t *bounds[CASE_PRECISIONS] = {NULL};
   struct case_source s = {.config = &e->config, .truth = &e->plan.runs[e->truth].data};
+  if (e->parts >= 0) s.parts = &e->plan.runs[e->parts].data;
   char made[PATH_BYTES];
   for (int p = 0; p < CASE_PRECISIONS; p++) {
     for (int i = 0; i < COMPANIONS_NOISE; i++) s.noise[p][i] = &e->plan.runs[e->noise[p][i]].data;
@@ -209,11 +220,13 @@ enum err export_run(const struct run_config *c, const char *dir, bool say, enum 
   interrupt_watch();
   *status = STATUS_INTERRUPTED;
   e->config = *c;
+  e->parts = -1;
   settle(&e->config);
   TRY_TO(done, export_check(&e->config));
   TRY_TO(done, look_at(dir, e->dir));
   TRY_TO(done, launch_look(NULL, &e->world));
   for (int p = 0; p < CASE_PRECISIONS; p++) TRY_TO(done, add_precision(e, p));
+  TRY_TO(done, add_parts(e));
   TRY_TO(done, check_memory(e));
   TRY_TO(done, make_scratch(e));
   snprintf(e->plan.cases_dir, sizeof e->plan.cases_dir, "%s/cases", e->results.dir);

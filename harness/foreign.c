@@ -141,6 +141,9 @@ static void judge_all(struct judging *j)
     }
   }
   err_clear();
+  for (int i = 0; i < f->n_verdicts; i++) /* words of another program may have lines */
+    for (char *at = f->verdicts[i].sentence; *at; at++)
+      if ((unsigned char)*at < ' ') *at = ' ';
   judge_diagnose(&j->run, j->wanted, j->companions, 2, f->verdicts, f->n_verdicts, &f->diagnosis);
 }
 

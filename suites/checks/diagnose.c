@@ -46,13 +46,14 @@ static bool order_differs(const struct signs *s)
 static bool infinite_norm(const struct signs *s)
 {
   const struct verdict *finite = signs_failed(s, "finite");
+  if (s->run->foreign && (finite == NULL || strstr(finite->worst, "norm of") == NULL)) return false;
   return finite != NULL && strcmp(finite->observable, "O4") != 0 && strcmp(finite->observable, "O3") != 0 && signs_count_off(s, &s->first) == 0;
 }
 
 static bool poison_read(const struct signs *s)
 {
   const struct verdict *finite = signs_failed(s, "finite");
-  return finite != NULL && strcmp(finite->observable, "O4") == 0; /* losses before them were finite */
+  return finite != NULL && !s->run->foreign && strcmp(finite->observable, "O4") == 0; /* losses before them were finite */
 }
 
 /* --- self-test ---------------------------------------------------------------------------- */
@@ -124,6 +125,13 @@ static bool overlap_is_unordered(const struct signs *s)
 
 /* --- losses ------------------------------------------------------------------------------- */
 
+/* Foreign sums are carried in float32, or are the truth's; those of narrow types are as near as these allow. */
+static double same_loss(const struct signs *s)
+{
+  if (!s->run->foreign) return 1e-9;
+  return bound_is_narrow((enum precision)s->run->config.precision) ? 1e-3 : 2e-6;
+}
+
 static double reported_loss(const struct signs *s, int rank) { return evidence_value(s->run, "step", rank, 0, -1, "got.loss"); }
 
 static bool evaluation_scaled(const struct signs *s)
@@ -142,8 +150,9 @@ static bool loss_is_local(const struct signs *s)
   for (int rank = 0; rank < evidence_ranks(s->run); rank++) {
     const double got = reported_loss(s, rank);
     for (int other = 0; other < replicas; other++) {
-      const struct loss_sums local = losses_gather(s->run, 0, other);
-      if (signs_near(got, local.sum / local.tokens, 1e-9)) return true;
+      const struct loss_sums local = losses_shown(s->run, s->truth, 0, other);
+      const double sum = s->run->foreign ? evidence_value(s->run, "step", rank, 0, -1, "got.loss_sum") : NAN;
+      if (signs_near(got, local.sum / local.tokens, same_loss(s)) || signs_near(sum, local.sum, same_loss(s))) return true;
     }
   }
   return false;
@@ -152,16 +161,16 @@ static bool loss_is_local(const struct signs *s)
 /* Means over micro-batches, averaged. */
 static bool loss_is_mean_of_means(const struct signs *s)
 {
-  const struct loss_sums all = losses_gather(s->run, 0, -1);
+  const struct loss_sums all = losses_shown(s->run, s->truth, 0, -1);
   if (all.microbatches < 2 || signs_failed(s, "loss") == NULL) return false;
-  return signs_near(reported_loss(s, 0), all.mean_of_means, 1e-9);
+  return signs_near(reported_loss(s, 0), all.mean_of_means, same_loss(s));
 }
 
 static double mean_over_replicas(const struct signs *s)
 {
   double mean = 0.0;
   for (int replica = 0; replica < s->run->config.dp; replica++) {
-    const struct loss_sums local = losses_gather(s->run, 0, replica);
+    const struct loss_sums local = losses_shown(s->run, s->truth, 0, replica);
     mean += local.sum / local.tokens / (double)s->run->config.dp;
   }
   return mean;
@@ -169,7 +178,7 @@ static double mean_over_replicas(const struct signs *s)
 
 static bool loss_is_mean_over_replicas(const struct signs *s)
 {
-  return s->run->config.dp > 1 && signs_failed(s, "loss") != NULL && signs_near(reported_loss(s, 0), mean_over_replicas(s), 1e-9);
+  return s->run->config.dp > 1 && signs_failed(s, "loss") != NULL && signs_near(reported_loss(s, 0), mean_over_replicas(s), same_loss(s));
 }
 
 /* --- gradients ---------------------------------------------------------------------------- */
@@ -182,7 +191,7 @@ static bool weights_of_parts_differ(const struct signs *s)
 static bool weighted_by_microbatch(const struct signs *s)
 {
   return weights_of_parts_differ(s) && evidence_microbatches(&s->run->config) > s->run->config.dp &&
-         (evidence_ranks(s->run) == 1 || loss_is_mean_of_means(s));
+         (config_ranks(&s->run->config) == 1 || loss_is_mean_of_means(s));
 }
 static bool weighted_by_replica(const struct signs *s) { return weights_of_parts_differ(s) && s->run->config.dp > 1; }
 
@@ -228,7 +237,7 @@ static bool exact_fits_are_off(const struct signs *s)
 static bool leftover_of_step_before(const struct signs *s)
 {
   return s->first.n > 0 && signs_count_off(s, &s->first) == 0 && 2 * signs_count_off(s, &s->second) > s->second.n && signs_failed(s, "update") == NULL &&
-         s->leftover > 0.99;
+         (s->leftover > 0.99 || (s->run->foreign && s->leftovers > 0.9));
 }
 
 /* --- update ------------------------------------------------------------------------------- */
@@ -244,14 +253,14 @@ static bool factor_above_one(const struct signs *s)
 static bool schedule_runs_ahead(const struct signs *s)
 {
   if (signs_failed(s, "update") == NULL) return false;
-  const int64_t all = evidence_microbatches(&s->run->config), ranks = evidence_ranks(s->run), steps = evidence_steps(s->run);
+  const int64_t all = evidence_microbatches(&s->run->config), ranks = config_ranks(&s->run->config), steps = evidence_steps(s->run);
   const int64_t factors[] = {all, ranks, all / ranks};
   for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
     bool fits = factors[i] > 1 && steps > 0, differs = false;
     for (int64_t step = 0; step < steps; step++) {
       const double lr = evidence_value(s->run, "step", 0, step, -1, "got.lr");
-      fits = fits && fabs(lr - schedule_lr(&s->run->config, (step + 1) * factors[i])) <= 1e-12 * s->run->config.lr;
-      differs = differs || !signs_near(lr, schedule_lr(&s->run->config, step + 1), 1e-12);
+      fits = fits && fabs(lr - schedule_lr(&s->run->config, (step + 1) * factors[i])) <= (s->run->foreign ? 1e-6 : 1e-12) * s->run->config.lr;
+      differs = differs || !signs_near(lr, schedule_lr(&s->run->config, step + 1), s->run->foreign ? 1e-6 : 1e-12);
     }
     if (fits && differs) return true;
   }
@@ -336,7 +345,11 @@ static const struct {
 
 static bool loss_sums_agree(const struct run_data *run, const struct run_data *truth)
 {
-  const struct loss_sums mine = losses_gather(run, 0, -1), theirs = losses_gather(truth, 0, -1);
+  struct loss_sums mine = losses_gather(run, 0, -1), theirs = losses_gather(truth, 0, -1);
+  if (run->foreign && !evidence_tells(run, "microbatch", NULL)) { /* the step's own words, a loss alone perhaps */
+    const double loss = evidence_value(run, "step", 0, 0, -1, "got.loss"), sum = evidence_value(run, "step", 0, 0, -1, "got.loss_sum");
+    mine = (struct loss_sums){.sum = isnan(sum) ? loss * theirs.tokens : sum, .tokens = theirs.tokens};
+  }
   return signs_near(mine.sum, theirs.sum, bound_no_rounding(BOUND_LOSS, (enum precision)run->config.precision)) && mine.tokens == theirs.tokens;
 }
 
@@ -346,7 +359,7 @@ static enum err measure_gaps(struct signs *s)
   TRY(gap_measure(s->run, s->truth, 0, &s->first));
   if (evidence_skipped(s->truth, 1)) return ERR_OK;
   TRY(gap_measure(s->run, s->truth, 1, &s->second));
-  return gap_leftover(s->run, s->truth, &s->leftover);
+  return gap_leftover(s->run, s->truth, &s->leftover, &s->leftovers);
 }
 
 static void name_cause(const struct signs *s, struct diagnosis *out)
@@ -362,7 +375,7 @@ static void name_cause(const struct signs *s, struct diagnosis *out)
 void judge_diagnose(const struct run_data *run, const struct companion *wanted, const struct run_data *const *companions, int n,
                     struct verdict *list, int verdicts, struct diagnosis *out)
 {
-  struct signs s = {.run = run, .list = list, .n = verdicts, .leftover = NAN};
+  struct signs s = {.run = run, .list = list, .n = verdicts, .leftover = NAN, .leftovers = NAN};
   memset(out, 0, sizeof *out);
   bool any = false;
   for (int i = 0; i < verdicts; i++) any = any || list[i].outcome == OUTCOME_FAIL;
@@ -373,7 +386,7 @@ void judge_diagnose(const struct run_data *run, const struct companion *wanted, 
     s.clean_loss = loss_sums_agree(run, s.truth);
     if (measure_gaps(&s) != ERR_OK) err_clear(); /* dumps that are absent leave the rules about gradients without evidence */
   }
-  name_cause(&s, out);
+  if (!run->foreign || !foreign_cause(&s, out)) name_cause(&s, out);
   gap_free(&s.first);
   gap_free(&s.second);
   for (int i = 0; i < verdicts; i++)

@@ -26,6 +26,10 @@ struct made {
   char dir[CONFIG_PATH]; /* data.dir */
 };
 
+/* How made_run makes its runs, off unless a test asks: moments are dumped, too; every parameter decays; the schedule is so far ahead. */
+static bool made_moments __attribute__((unused)), made_decay_all __attribute__((unused));
+static int64_t made_shift __attribute__((unused));
+
 static inline struct run_config made_config(int64_t dp)
 {
   struct run_config c;
@@ -180,7 +184,7 @@ static inline void made_step_records(struct made *m, int64_t step, double norm, 
     json_object_set_new(s, "got.loss", json_real(sum / tokens));
     json_object_set_new(s, "got.norm", json_real(norm));
     json_object_set_new(s, "got.clip_factor", json_real(schedule_clip(c, norm)));
-    json_object_set_new(s, "got.lr", json_real(schedule_lr(c, step + 1 - made_skipped(c, step))));
+    json_object_set_new(s, "got.lr", json_real(schedule_lr(c, step + 1 - made_skipped(c, step) + made_shift)));
     json_object_set_new(s, "got.update", json_integer(step + 1 - made_skipped(c, step)));
     made_scale(c, s, step);
     json_t *e = made_record(m, "eval", rank, step + 1, -1);
@@ -246,10 +250,16 @@ static inline void made_run(struct made *m, const struct run_config *c, int draw
         struct schedule_element *e = &state[i][k];
         e->weight = (double)weights[i][k];
         const int64_t update = step + 1 - made_skipped(c, step);
-        schedule_update(c, update, schedule_lr(c, update), shapes[i].rows > 1,
+        schedule_update(c, update, schedule_lr(c, update + made_shift), made_decay_all || shapes[i].rows > 1,
                         (double)gradients[i][k] * schedule_clip(c, sqrt(squares)), e);
         weights[i][k] = (float)e->weight;
       }
+    for (int which = 0; made_moments && which < 2; which++) {
+      static float moments[MADE_ROWS][MADE_ELEMENTS];
+      for (int i = 0; i < rows; i++)
+        for (int64_t k = 0; k < shapes[i].rows * shapes[i].cols; k++) moments[i][k] = (float)(which == 0 ? state[i][k].m : state[i][k].v);
+      made_file(m, which == 0 ? "moments1" : "moments2", step + 1, shapes, rows, moments);
+    }
   }
   for (int rank = 0; rank < evidence_ranks(&m->data); rank++) {
     json_t *d = made_record(m, "done", rank, -1, -1);
@@ -338,6 +348,33 @@ static inline void made_drop(struct made *m, const char *kind, int64_t rank, int
         break;
       }
 }
+/* Writes the dump anew without the tensors whose name contains `part`; with `turned`, with these transposed. */
+static inline void made_rewrite(struct made *m, const char *what, int64_t step, const char *part, bool turned)
+{
+  struct safetensors *f;
+  static float values[MADE_ROWS][MADE_ELEMENTS];
+  struct safetensor list[MADE_ROWS];
+  char path[CONFIG_PATH + 160], names[MADE_ROWS][96];
+  int kept = 0;
+  if (!CHECK_OK(evidence_tensors(&m->data, what, step, &f))) return;
+  for (int i = 0; i < safetensors_count(f); i++) {
+    const struct safetensor *t = safetensors_get(f, i);
+    const int64_t rows = t->data.rows, cols = t->data.cols;
+    const bool meant = strstr(t->name, part) != NULL;
+    if (meant && !turned) continue;
+    snprintf(names[kept], sizeof names[kept], "%s", t->name);
+    memcpy(values[kept], t->data.at, (size_t)(rows * cols) * sizeof(float));
+    for (int64_t k = 0; meant && k < rows * cols; k++) memcpy(&values[kept][k % cols * rows + k / cols], (const float *)t->data.at + k, sizeof(float));
+    list[kept] = (struct safetensor){names[kept], tensor_at(values[kept], DTYPE_F32, meant ? cols : rows, meant ? rows : cols), t->rank};
+    kept++;
+  }
+  safetensors_close(f);
+  snprintf(path, sizeof path, "%s/%s.step%lld.safetensors", m->dir, what, (long long)step);
+  CHECK_OK(safetensors_write(path, list, kept, NULL));
+}
+static inline void made_omit(struct made *m, const char *what, int64_t step, const char *part) { made_rewrite(m, what, step, part, false); }
+static inline void made_transpose(struct made *m, const char *what, int64_t step, const char *part) { made_rewrite(m, what, step, part, true); }
+
 /* Every element x of the dump's tensors whose name contains `part` becomes scale * x + add. */
 static inline void made_bend(struct made *m, const char *what, int64_t step, const char *part, double scale, double add)
 {

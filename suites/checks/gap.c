@@ -160,7 +160,7 @@ static enum err add_leftover(const struct observed files[3], const char *name, d
   return ERR_OK;
 }
 
-enum err gap_leftover(const struct run_data *run, const struct run_data *truth, double *cosine)
+enum err gap_leftover(const struct run_data *run, const struct run_data *truth, double *cosine, double *share)
 {
   enum err err = ERR_OK;
   struct observed files[3] = {{0}};
@@ -172,8 +172,15 @@ enum err gap_leftover(const struct run_data *run, const struct run_data *truth, 
   const size_t most = (size_t)largest(files[2].now);
   for (int i = 0; i < 3; i++)
     if ((x[i] = malloc(most * sizeof **x)) == NULL) FAIL_TO(release, ERR_MEMORY, "gradients of %zu elements", most);
-  for (int i = 0; i < safetensors_count(files[2].now); i++)
+  const int parameters = safetensors_count(files[2].now);
+  int alike = 0;
+  for (int i = 0; i < parameters; i++) {
+    const struct sums before = s;
     TRY_TO(release, add_leftover(files, safetensors_get(files[2].now, i)->name, x, &s));
+    const double gg = s.gg - before.gg, rr = s.rr - before.rr;
+    alike += gg > 0.0 && rr > 0.0 && s.gr - before.gr > 0.99 * sqrt(gg) * sqrt(rr);
+  }
+  *share = (double)alike / (double)parameters;
   *cosine = s.gg > 0.0 && s.rr > 0.0 ? s.gr / sqrt(s.gg) / sqrt(s.rr) : NAN;
 release:
   for (int i = 0; i < 3; i++) {

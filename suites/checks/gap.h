@@ -29,7 +29,8 @@ struct gaps {
 enum err gap_measure(const struct run_data *run, const struct run_data *truth, int64_t step, struct gaps *out);
 void gap_free(struct gaps *g);
 
-/* Cosine over all parameters of what is too much at step 1 (G - R) and the gradient of step 0 (G). */
-enum err gap_leftover(const struct run_data *run, const struct run_data *truth, double *cosine);
+/* Cosine over all parameters of what is too much at step 1 (G - R) and the gradient of step 0 (G); and the share of parameters whose own is
+ * above 0.99, for what is left may be another multiple in each. */
+enum err gap_leftover(const struct run_data *run, const struct run_data *truth, double *cosine, double *share);
 
 #endif

@@ -11,5 +11,9 @@ struct loss_sums {
   int microbatches;
 };
 struct loss_sums losses_gather(const struct run_data *r, int64_t step, int64_t replica);
+/* The same as if the run had so many replicas. */
+struct loss_sums losses_over(const struct run_data *r, int64_t replicas, int64_t step, int64_t replica);
+/* Of the run's own records of micro-batches, or of the truth's where a foreign run has none, over the run's replicas. */
+struct loss_sums losses_shown(const struct run_data *run, const struct run_data *truth, int64_t step, int64_t replica);
 
 #endif

@@ -12,6 +12,7 @@ struct signs {
   struct gaps first, second; /* gradients of steps 0 and 1; n = 0: none */
   bool clean_loss;           /* the run's own sums agree with the truth's at step 0 */
   double leftover;           /* cosine of (G - R at step 1) and (G at step 0); NaN if not known */
+  double leftovers;          /* share of parameters whose own such cosine is near 1; NaN       */
 };
 
 const struct verdict *signs_failed(const struct signs *s, const char *check); /* its FAIL, or NULL */
@@ -21,6 +22,11 @@ bool signs_is_off(const struct signs *s, const struct gap *row);
 int signs_count_off(const struct signs *s, const struct gaps *g);
 /* The matrix that is both embedding and head, and no other. */
 bool signs_only_tied_is_off(const struct signs *s);
+
+/* --- diagnose_foreign.c: causes of foreign runs, before the rules that all runs share -------- */
+
+/* True: *out is filled. */
+bool foreign_cause(const struct signs *s, struct diagnosis *out);
 
 /* --- diagnose_precision.c: does it look like that? ----------------------------------------- */
 

@@ -36,6 +36,7 @@ struct ledger {
   double *factor, *lr;                       /* as reported by rank 0                  */
   double *before, *after, *gradient;
   struct schedule_element *state;
+  double typical; /* of a foreign run: root mean square of the tensor's gradient times the factor */
   bool forgets; /* the moments of an element are zero before each update */
   struct worst worst;
 };
@@ -86,6 +87,15 @@ static bool judge_scalars(struct ledger *l, struct verdict *out)
   return true;
 }
 
+/* What an element of a foreign run may move otherwise, in learning rates, since its gradient was added up from parts that were clipped, or
+ * in another order than for the dump: 4 ulp of the tensor's typical gradient, beside the element's own size. */
+static double unlike_part(const struct ledger *l, int64_t number, const struct schedule_element *e)
+{
+  const double off = bound_ceiling(BOUND_UPDATE, PRECISION_F32, 0) * l->typical;
+  const double size = sqrt(e->v / (1.0 - pow(l->run->config.beta2, (double)number))) + l->run->config.eps;
+  return fmin(1.0, 2.0 * off / size);
+}
+
 /* One update of one tensor: l->before and l->state are carried along from step to step. */
 static void judge_elements(struct ledger *l, const char *name, int64_t n, int64_t step, bool decay, double stored)
 {
@@ -103,7 +113,8 @@ static void judge_elements(struct ledger *l, const char *name, int64_t n, int64_
     if (l->rule != NULL) update_apply(c, l->rule, number, l->lr[step], decay, l->gradient[k] * l->factor[step], e);
     else schedule_update(c, number, l->lr[step], decay, l->gradient[k] * l->factor[step], e);
     const double away = fabs(l->after[k] - e->weight);
-    const double limit = relative * fmax(fmax(fabs(l->before[k]), fabs(l->after[k])), l->lr[step]);
+    double limit = relative * fmax(fmax(fabs(l->before[k]), fabs(l->after[k])), l->lr[step]);
+    if (l->run->foreign) limit += l->lr[step] * unlike_part(l, number, e);
     if (value < 0.0 || !isfinite(away) || away * bound > value * limit) {
       value = away;
       bound = limit;
@@ -154,6 +165,9 @@ static enum err judge_tensor(struct ledger *l, const struct safetensor *t)
       if (gradient == NULL || tensor_count(&gradient->data) != n)
         FAIL(ERR_FORMAT, "%s is not among the gradients of step %lld", t->name, (long long)step);
       TRY(evidence_elements(&gradient->data, l->gradient));
+      double squares = 0.0;
+      for (int64_t k = 0; l->run->foreign && k < n; k++) squares += l->gradient[k] * l->gradient[k];
+      l->typical = sqrt(squares / (double)n) * fabs(l->factor[step]);
       judge_elements(l, t->name, n, step, decay, update_stored(before));
     }
   }
@@ -231,7 +245,7 @@ bool update_forgets(const struct run_data *run)
 static enum err judge_foreign(struct ledger *l)
 {
   const struct update_rule asked = {0};
-  bool gradients = evidence_has_tensors(l->run, "weights", 0);
+  bool gradients = evidence_has_tensors(l->run, "weights", 0) && !evidence_has_tensors(l->run, "moments2", 1); /* these tell it nearer */
   for (int64_t step = 0; step < l->steps; step++) gradients = gradients && evidence_has_tensors(l->run, "gradients", step);
   if (gradients) TRY(judge_weights(l));
   return update_by_moments(l->run, l->rule ? l->rule : &asked, &l->worst);

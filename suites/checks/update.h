@@ -26,6 +26,13 @@ bool update_explains(const struct run_data *run, const struct update_rule *rule)
  * the weight after from the moments after it.  Adds to *w what it compared.  Fails: ERR_FORMAT (names, shapes), ERR_MEMORY, ERR_IO. */
 enum err update_by_moments(const struct run_data *run, const struct update_rule *rule, struct worst *w);
 
+/* By what step 0's gradients were multiplied before they went into the first moments; false: not both are shown, or moments are no
+ * multiple of gradients. */
+bool update_factor_seen(const struct run_data *run, double *factor);
+
+/* Which share of step 0's weight decay is in the first moments beside the gradients; false: as above. */
+bool update_decay_seen(const struct run_data *run, double *share);
+
 /* One element: gradient times factor g into moments and weight.  decay: of the parameter, as asked. */
 struct schedule_element;
 void update_apply(const struct run_config *c, const struct update_rule *rule, int64_t number, double lr, bool decay, double g,
@@ -33,6 +40,8 @@ void update_apply(const struct run_config *c, const struct update_rule *rule, in
 /* The weight after, from moments that are what they are after the update. */
 double update_weight(const struct run_config *c, const struct update_rule *rule, int64_t number, double lr, bool decay, double weight,
                      double m, double v);
+/* Weight decay of a parameter by that rule. */
+double update_decay(const struct run_config *c, const struct update_rule *rule, bool asked);
 /* The rate that the run tells, or else the schedule's; with the rule's shift always the schedule's. */
 double update_rate(const struct run_data *run, const struct update_rule *rule, int64_t step);
 /* Relative rounding of elements as stored, beyond float32's. */

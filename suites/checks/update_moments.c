@@ -7,7 +7,8 @@
  *
  * Each step begins from what was stored before it, so errors do not add up.  Bounds count roundings of float32: 4 ulp of the largest
  * term for m', twice that for v', which squares a rounded number; a g that is made of two moments has their roundings, made larger by
- * 1 / (1 - beta1).
+ * 1 / (1 - beta1).  A dumped g may have been added up from parts after these were clipped, or in another order for the dump: parts that
+ * cancel are of the tensor's typical size, so it has 4 ulp of that.
  */
 #include "bound.h"
 #include "observed.h"
@@ -25,6 +26,7 @@ struct state {
   int64_t step;
   double factor, lr;
   struct safetensors *files[FILES];
+  double typical;           /* root mean square of the tensor's gradient times the factor; 0: not dumped */
   double *x[FILES], stored[FILES]; /* of one tensor; NULL where it is not shown; m and v before step 0 are zero */
   struct worst *worst;
 };
@@ -73,6 +75,9 @@ static enum err read_tensor(struct state *s, const char *name, int64_t n)
     s->stored[i] = update_stored(t);
     TRY(evidence_elements(&t->data, s->x[i]));
   }
+  double squares = 0.0;
+  for (int64_t k = 0; s->x[G] && k < n; k++) squares += s->x[G][k] * s->x[G][k];
+  s->typical = n > 0 ? sqrt(squares / (double)n) * fabs(s->factor) : 0.0;
   return ERR_OK;
 }
 
@@ -102,8 +107,9 @@ static void judge_tensor(struct state *s, const char *name, int64_t n, bool deca
   for (int64_t k = 0; k < n; k++) {
     const double keep = x[M] ? c->beta1 * x[M][k] : NAN, after = x[M_AFTER] ? x[M_AFTER][k] : NAN;
     const bool dumped = x[G] != NULL;
-    const double g = dumped ? x[G][k] * s->factor : (after - keep) / (1.0 - c->beta1); /* NaN: not known */
-    const double off = dumped ? fabs(g) * s->stored[G] : (ulp4 / 2 + s->stored[M] + s->stored[M_AFTER]) * (fabs(after) + fabs(keep)) / (1.0 - c->beta1);
+    double g = dumped ? x[G][k] * s->factor : (after - keep) / (1.0 - c->beta1); /* NaN: not known */
+    if (dumped && s->rule->coupled && x[W]) g += update_decay(c, s->rule, decay) * x[W][k];
+    const double off = dumped ? fabs(g) * s->stored[G] + ulp4 * s->typical : (ulp4 / 2 + s->stored[M] + s->stored[M_AFTER]) * (fabs(after) + fabs(keep)) / (1.0 - c->beta1);
     if (frozen) continue;
     if (dumped && x[M] && x[M_AFTER])
       see(&first, fabs(after - keep - (1.0 - c->beta1) * g),
@@ -152,3 +158,58 @@ enum err update_by_moments(const struct run_data *run, const struct update_rule 
   }
   return ERR_OK;
 }
+
+/* Of step 0, over all tensors or those that decay: m' / (1 - beta1) = f g + d with the dumped gradient g; <x, y> with x = that, y = g, or
+ * with x = d for the factor f, y = the decay that is due. */
+struct products {
+  double xy, yy, xx;
+};
+
+static enum err add_products(const struct run_data *run, const struct safetensors *const files[3], double factor, struct products *p)
+{
+  for (int i = 0; i < safetensors_count(files[1]); i++) {
+    const char *name = safetensors_get(files[1], i)->name;
+    const struct safetensor *t[3];
+    const json_t *facts = evidence_parameter(run, name);
+    double *x[3] = {NULL};
+    enum err err = ERR_OK;
+    if (files[2] && !evidence_flag(facts, "got.decay")) continue;
+    for (int k = 0; k < 3; k++) {
+      t[k] = files[k] ? safetensors_find(files[k], name) : NULL;
+      if (files[k] == NULL) continue;
+      const int64_t n = t[k] ? tensor_count(&t[k]->data) : -1;
+      if (t[k] == NULL || (k > 0 && n != tensor_count(&t[0]->data))) FAIL_TO(release, ERR_FORMAT, "%s is not in all files with one shape", name);
+      x[k] = malloc(((size_t)n + 1) * sizeof **x);
+      if (x[k] == NULL) FAIL_TO(release, ERR_MEMORY, "%lld elements", (long long)n);
+      TRY_TO(release, evidence_elements(&t[k]->data, x[k]));
+    }
+    for (int64_t k = 0; k < tensor_count(&t[0]->data); k++) {
+      const double m = x[0][k] / (1.0 - run->config.beta1), a = files[2] ? m - factor * x[1][k] : m,
+                   b = files[2] ? run->config.weight_decay * x[2][k] : x[1][k];
+      p->xy += a * b;
+      p->yy += b * b;
+      p->xx += a * a;
+    }
+  release:
+    for (int k = 0; k < 3; k++) free(x[k]);
+    if (err) return err;
+  }
+  return ERR_OK;
+}
+
+/* True: the one is a multiple of the other, *ratio. */
+static bool seen(const struct run_data *run, bool decay, double *ratio)
+{
+  struct safetensors *files[3] = {NULL};
+  struct products p = {0};
+  bool shown = evidence_tensors(run, "moments1", 1, &files[0]) == ERR_OK && evidence_tensors(run, "gradients", 0, &files[1]) == ERR_OK &&
+               (!decay || evidence_tensors(run, "weights", 0, &files[2]) == ERR_OK);
+  shown = shown && add_products(run, (const struct safetensors *const *)files, observed_factor(run, 0), &p) == ERR_OK;
+  err_clear();
+  for (int i = 0; i < 3; i++) safetensors_close(files[i]);
+  *ratio = p.xy / p.yy;
+  return shown && p.yy > 0.0 && p.xy > 0.999 * sqrt(p.xx * p.yy);
+}
+
+bool update_factor_seen(const struct run_data *run, double *factor) { return seen(run, false, factor); }
+bool update_decay_seen(const struct run_data *run, double *share) { return seen(run, true, share); }

@@ -11,6 +11,8 @@ static bool decays(const struct update_rule *rule, bool asked)
   return rule->decays == UPDATE_DECAYS_ALL || (rule->decays == UPDATE_DECAYS_AS_ASKED && asked);
 }
 
+double update_decay(const struct run_config *c, const struct update_rule *rule, bool asked) { return decays(rule, asked) ? c->weight_decay : 0.0; }
+
 double update_weight(const struct run_config *c, const struct update_rule *rule, int64_t number, double lr, bool decay, double weight, double m,
                      double v)
 {
@@ -23,7 +25,7 @@ double update_weight(const struct run_config *c, const struct update_rule *rule,
 void update_apply(const struct run_config *c, const struct update_rule *rule, int64_t number, double lr, bool decay, double g,
                   struct schedule_element *e)
 {
-  if (decays(rule, decay) && rule->coupled) g += c->weight_decay * e->weight;
+  if (rule->coupled) g += update_decay(c, rule, decay) * e->weight;
   if (c->optimizer == OPTIMIZER_SGD) {
     schedule_update(c, number, lr, decays(rule, decay) && !rule->coupled, g, e);
     return;

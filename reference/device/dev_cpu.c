@@ -95,7 +95,9 @@ static void do_piece(struct dev_stream *s, struct dev_work *w, int64_t number)
     struct dev_point *p = &w->point;
     const bool waits = dev_gate_value(&p->stream->completed) < p->count;
     if (waits) sleep_until(s, &p->stream->completed, p->count);
-    dev_trace_waited(s, waits ? clock_ms() - ready_ms : 0, p);
+    const double end_ms = waits ? dev_trace_now(s->dev) : ready_ms;
+    dev_trace_waited(s, waits ? end_ms - (s->free_ms > 0 ? s->free_ms : ready_ms) : 0, p);
+    s->free_ms = end_ms;
     if (dev_stream_failed(p->stream, p->count)) dev_stream_stop_with(s, number, p->stream);
     return;
   }
@@ -103,7 +105,8 @@ static void do_piece(struct dev_stream *s, struct dev_work *w, int64_t number)
   err_clear();
   const enum err e = w->kernel.run ? w->kernel.run(w->args) : start_and_poll(s, w);
   if (w->kernel.start) dev_work_declare(w); /* its accesses last until now */
-  dev_trace_done(s, w, ready_ms, ready_ms, dev_trace_now(s->dev));
+  s->free_ms = dev_trace_now(s->dev);
+  dev_trace_done(s, w, ready_ms, ready_ms, s->free_ms);
   if (e) dev_stream_stop(s, number, w->kernel.name, e);
 }
 
@@ -118,6 +121,8 @@ static void *work(void *at)
     struct dev_work *w = dev_stream_piece(s, s->next);
     stop = w->kind == DEV_WORK_STOP;
     if (!stop) do_piece(s, w, s->next);
+    /* The thread that this wakes may take the processor before the next piece is looked at, though the stream is free already. */
+    if (dev_gate_value(&s->published) <= s->next) s->free_ms = 0;
     dev_gate_advance(&s->completed, s->next);
   }
   compute_ends(s);

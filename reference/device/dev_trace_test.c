@@ -1,6 +1,9 @@
 /* dev_trace_test.c - intervals: what they carry, their order, what does not fit. */
 #include "device/dev_testing.h"
 
+#include <sched.h>
+#include <stdatomic.h>
+
 struct pair {
   struct dev *d;
   struct dev_stream *compute, *comm;
@@ -80,6 +83,62 @@ static void waiting_is_charged_to_the_stream_waited_for(void)
     CHECK(waited);
     pair_close(&p);
   }
+}
+
+static enum err until_told_run(void *args)
+{
+  while (!atomic_load(*(atomic_bool **)args)) clock_sleep_ms(0.1);
+  return ERR_OK;
+}
+static enum err burn_run(void *args)
+{
+  const double until_ms = clock_ms() + *(double *)args;
+  while (clock_ms() < until_ms) {}
+  return ERR_OK;
+}
+
+/* One processor for all: what a piece's end wakes takes it, and the stream comes to its next piece late. */
+static void a_wait_begins_when_the_piece_before_ends(void)
+{
+  cpu_set_t before, one;
+  CHECK(sched_getaffinity(0, sizeof before, &before) == 0);
+  CPU_ZERO(&one);
+  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+    if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
+  CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+  struct pair p = pair_open(DEV_CPU);
+  struct dev_event *done;
+  CHECK_OK(dev_event_create(p.d, &done));
+  CHECK_OK(dev_trace(p.d, 10));
+  for (int i = 0; i < 30; i++) {
+    const struct dev_interval *rows;
+    int64_t n, lost;
+    atomic_bool told = false, *at = &told; /* all is given before the first piece ends */
+    double ms = 4;
+    CHECK_OK(submit(p.compute, &(const struct dev_kernel){.name = "until_told", .run = until_told_run}, &at, sizeof at, NULL, 0));
+    CHECK_OK(dev_record(done, p.compute));
+    CHECK_OK(dev_wait(p.comm, done));
+    CHECK_OK(submit(p.comm, &(const struct dev_kernel){.name = "burn", .run = burn_run}, &ms, sizeof ms, NULL, 0));
+    CHECK_OK(dev_record(p.e, p.comm));
+    CHECK_OK(dev_wait(p.compute, p.e));
+    CHECK_OK(submit_sleep(p.compute, 0));
+    atomic_store(&told, true);
+    CHECK_OK(dev_sync(p.d));
+    CHECK_OK(dev_trace_take(p.d, &rows, &n, &lost));
+    if (!CHECK(n == 3)) break;
+    const struct dev_interval *first = NULL, *burnt = NULL, *last = NULL;
+    for (int k = 0; k < n; k++) {
+      if (strcmp(rows[k].stream, "comm") == 0) burnt = &rows[k];
+      else if (first == NULL) first = &rows[k];
+      else last = &rows[k];
+    }
+    if (last->waited_ms == 0) continue; /* the burning was over when compute came to look */
+    CHECK(last->waited_ms >= burnt->end_ms - first->end_ms);
+    CHECK(last->waited_ms <= last->ready_ms - first->end_ms);
+  }
+  dev_event_destroy(done);
+  pair_close(&p);
+  CHECK(sched_setaffinity(0, sizeof before, &before) == 0);
 }
 
 /* compute waits 5 ms for comm, then 1 ms for copy; a loaded machine may blur that, so it
@@ -282,6 +341,7 @@ int main(void)
   static const struct test tests[] = {
       TEST(an_interval_carries_what_the_host_was_doing),
       TEST(waiting_is_charged_to_the_stream_waited_for),
+      TEST(a_wait_begins_when_the_piece_before_ends),
       TEST(of_two_waits_the_longer_one_is_named),
       TEST(what_a_piece_waited_for_is_kept_also_where_it_was_past),
       TEST(edges_that_do_not_fit_are_counted),

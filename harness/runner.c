@@ -100,6 +100,7 @@ static enum err take_over(struct runner *r, int index, const struct job_end *end
 {
   struct run *run = &r->plan->runs[index];
   json_t *records;
+  bool merges = false;
   run->data = (struct run_data){.config = run->config, .status = end->status};
   snprintf(run->data.dir, sizeof run->data.dir, "%s", run->dir);
   snprintf(run->data.end, sizeof run->data.end, "%s", end->end);
@@ -113,9 +114,10 @@ static enum err take_over(struct runner *r, int index, const struct job_end *end
     records = json_array();
     if (records == NULL) FAIL(ERR_MEMORY, "records of %s", run->name);
   } else {
-    TRY(results_merge(r->results, run->dir));
+    merges = true;
   }
-  run->data.records = records;
+  run->data.records = records; /* from here on the plan's to release */
+  if (merges) TRY(results_merge(r->results, run->dir));
   runner_make_blind(&run->data);
   TRY(record_end_of(r, run, seconds));
   run->ended = true;

@@ -196,17 +196,22 @@ static bool there(const char *dir, const char *name)
   return access(path, R_OK) == 0;
 }
 
-/* Writes the case into a new folder. */
-static enum err write_to(char dir[64])
+static enum err write_into(const char *dir)
 {
   json_t *bounds[CASE_PRECISIONS];
   struct case_bounds said;
   for (int p = 0; p < CASE_PRECISIONS; p++) CHECK_OK(case_bounds_json(&source, p, &bounds[p], &said));
-  strcpy(dir, "/tmp/case_test.XXXXXX");
-  CHECK(mkdtemp(dir) != NULL);
   const enum err err = case_write(&source, bounds, dir);
   for (int p = 0; p < CASE_PRECISIONS; p++) json_decref(bounds[p]);
   return err;
+}
+
+/* Into a new folder. */
+static enum err write_to(char dir[64])
+{
+  strcpy(dir, "/tmp/case_test.XXXXXX");
+  CHECK(mkdtemp(dir) != NULL);
+  return write_into(dir);
 }
 
 static void all_files_are_written_and_those_of_the_truth_moved(void)
@@ -267,6 +272,26 @@ static void a_weight_that_float32_does_not_hold_is_refused(void)
   bench_teardown(&b);
 }
 
+/* A file that lies on a full disk, in place of each in turn. */
+static void a_full_disk_is_heard_of(void)
+{
+  static const char *const files[] = {"case.json", "config.json", "bounds.float32.json", "bounds.bf16.json", "README.md"};
+  char dir[64], path[2 * CONFIG_PATH];
+  setup();
+  put_batches(1);
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    strcpy(dir, "/tmp/case_test.XXXXXX");
+    CHECK(mkdtemp(dir) != NULL);
+    snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+    CHECK(symlink("/dev/full", path) == 0);
+    CHECK_ERR(write_into(dir), ERR_IO);
+    CHECK_TEXT_HAS(err_text(), files[i]);
+    CHECK_TEXT_HAS(err_text(), "No space left");
+    folder_remove(dir);
+  }
+  bench_teardown(&b);
+}
+
 static void a_folder_is_measured_and_removed_whole(void)
 {
   char dir[64] = "/tmp/case_test.XXXXXX", path[128];
@@ -292,6 +317,7 @@ int main(void)
     TEST(the_page_has_the_cases_own_numbers),
     TEST(all_files_are_written_and_those_of_the_truth_moved),
     TEST(a_weight_that_float32_does_not_hold_is_refused),
+    TEST(a_full_disk_is_heard_of),
     TEST(a_folder_is_measured_and_removed_whole),
   };
   return test_main("case", tests, sizeof tests / sizeof *tests);

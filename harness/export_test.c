@@ -147,7 +147,8 @@ static void what_no_case_can_have_is_refused(void)
 
 static void a_case_is_written_whole(void)
 {
-  static const char *const files[] = {"README.md", "config.json", "model.safetensors", "batches.safetensors", "bounds.float32.json", "bounds.bf16.json",
+  static const char *const files[] = {"README.md", "config.json", "model.safetensors", "batches.safetensors", "bounds.float32.json",
+                                      "bounds.bf16.json",
                                       "truth/weights.step2.safetensors", "truth/gradients.step1.safetensors", "truth/parts.safetensors"};
   CHECK(shell("mkdir a") == 0); /* an empty folder will do */
   const int status = export("", "--layout dp=2,tp=2 --steps 2 --set layers=1 --set global_batch=4 a/");
@@ -166,6 +167,31 @@ static void a_case_is_written_whole(void)
   CHECK(isfinite(told(records, "step", 1, -1, "got.loss")) && told(records, "step", 0, -1, "got.clip_factor") < 1);
   json_decref(j);
   json_decref(records);
+}
+
+/* A suite asks by the settings of its own run: how that is cut, rounded, watched and scaled is not the case's. */
+static void what_a_case_does_not_depend_on_changes_none_of_its_bytes(void)
+{
+  char dir[128];
+  enum status status = STATUS_FAIL;
+  struct export_asked asked = {.layout = "dp=2,tp=2", .n_sets = 3, .sets = {"steps=2", "layers=1", "global_batch=4"}};
+  struct run_config c;
+  CHECK_OK(export_settings(&asked, &c));
+  c.precision = PRECISION_F16;
+  c.loss_scale = 1024;
+  c.reduce_type = REDUCE_TYPE_BF16;
+  c.evaluate_each = 1;
+  c.records_each = 2;
+  c.zero = 3;
+  c.recompute = RECOMPUTE_FULL;
+  c.device = DEVICE_LAZY;
+  snprintf(dir, sizeof dir, "%s/f", root);
+  if (!CHECK_OK(export_run(&c, dir, false, &status))) return;
+  CHECK(status == STATUS_PASS);
+  CHECK(shell("for f in case.json bounds.bf16.json bounds.float32.json model.safetensors batches.safetensors README.md "
+              "truth/gradients.step1.safetensors; do cmp a/$f f/$f || exit 1; done") == 0);
+  CHECK(shell("grep -c '\"kind\":\"step\"' f/truth/records.jsonl") == 0 && strcmp(said, "2\n") == 0);
+  CHECK(shell("grep -q '\"kind\":\"eval\"' f/truth/records.jsonl") == 1);
 }
 
 /* A run file from what case.json says, but for what `other` says. */
@@ -298,6 +324,7 @@ int main(void)
     TEST(what_is_asked_goes_over_it),
     TEST(what_no_case_can_have_is_refused),
     TEST(a_case_is_written_whole),
+    TEST(what_a_case_does_not_depend_on_changes_none_of_its_bytes),
     TEST(a_case_gives_its_truth_again),
     TEST(a_folder_with_something_in_it_is_left_alone),
     TEST(mistakes_name_key_value_and_what_is_valid),

@@ -56,6 +56,7 @@ static const struct {
   {"garbage", "echo 'no json at all' >$records; echo '{\"kind\":\"judged\",\"case\":\"a\"}' >>$records; end\n"},
   {"talks", "for i in 1 2 3 4 5 6 7 8; do echo loading; sleep 1; done; start; steps; end\n"},
   {"empty", "exit 0\n"},
+  {"stop", "start; [ $(get plant) != stop ] || { kill -INT $(cat $ROOT/pid); sleep 1000; }; steps; end\n"},
 };
 
 /* Runs `shardmark ARGUMENTS`; %s stands for the test's folder.  Returns the exit status. */
@@ -63,7 +64,8 @@ static int shardmark(const char *arguments)
 {
   char command[2048], filled[1024];
   snprintf(filled, sizeof filled, arguments, root, root, root);
-  snprintf(command, sizeof command, "cd %s; ROOT=%s SHARDMARK_FRAMEWORKS=%s/environments exec %s/shardmark %s 2>&1 </dev/null", root, root, root, SHARDMARK_BUILD, filled);
+  snprintf(command, sizeof command, "cd %s; ROOT=%s SHARDMARK_FRAMEWORKS=%s/environments sh -c 'echo $$ >%s/pid; exec %s/shardmark %s' 2>&1 </dev/null",
+           root, root, root, root, SHARDMARK_BUILD, filled);
   FILE *p = popen(command, "r");
   if (p == NULL) return -1;
   const size_t n = fread(said, 1, sizeof said - 1, p);
@@ -203,6 +205,16 @@ static void a_planted_row_has_to_go_red(void)
   json_decref(nothing);
 }
 
+static void an_interrupt_leaves_the_row_to_be_resumed(void)
+{
+  SUITE("stop.yaml", "  a: {adapter: stop, plant: stop, cause: ln-rank-token-imbalance, priority: 1, seconds: 100}\n  b: {adapter: green}\n");
+  CHECK(shardmark("run %s/stop.yaml --out %s/stop") == 130);
+  CHECK(is("stop", "a", "NOT_RUN", "interrupted") && is("stop", "b", "NOT_RUN", "interrupted"));
+  SUITE("stop.yaml", "  a: {adapter: green, priority: 1}\n  b: {adapter: green}\n");
+  CHECK(shardmark("run --resume %s/stop") == 0);
+  CHECK(is("stop", "a", "PASS", NULL) && is("stop", "b", "PASS", NULL) && strstr(said, "exporting") == NULL);
+}
+
 static void what_is_missing_is_named(void)
 {
   SUITE("none.yaml", "  a: {adapter: green, environment: other}\n  b: {adapter: green, environment: third}\n");
@@ -226,6 +238,7 @@ int main(void)
     TEST(what_goes_wrong_in_one_row_is_its_own),
     TEST(one_case_serves_all_rows_and_a_verdict_that_stands_is_kept),
     TEST(a_planted_row_has_to_go_red),
+    TEST(an_interrupt_leaves_the_row_to_be_resumed),
     TEST(what_is_missing_is_named),
   };
   char text[4096];

@@ -47,7 +47,7 @@ enum err session_summary(const struct session *s)
 
 static void say(struct session *s, const struct trial *t)
 {
-  if (t->outcome == OUTCOME_PASS && t->part != PART_PLANTED) return;
+  if (t->outcome == OUTCOME_PASS && t->part != PART_PLANTED && t->part != PART_FOREIGN) return;
   progress_say(&s->progress, "%-12s %s: %s%s%s", outcome_name(t->outcome), t->name, t->sentence,
                t->diagnosis.sentence[0] ? "; likely cause: " : "", t->diagnosis.sentence);
 }

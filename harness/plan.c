@@ -213,6 +213,9 @@ enum err plan_add_trial(struct plan *p, const struct suite *s, const struct suit
   return ERR_OK;
 }
 
+/* Of a core for each rank: nearly all of it the framework's import (PyTorch 2.15: 15 s of two ranks together). */
+static const double foreign_seconds = 7.5;
+
 enum err plan_add_foreign(struct plan *p, const struct suite *s, const struct suite_case *of, const struct run_config *c)
 {
   struct trial *t;
@@ -220,6 +223,7 @@ enum err plan_add_foreign(struct plan *p, const struct suite *s, const struct su
   t->part = PART_FOREIGN;
   TRY(plan_add_run(p, t->name, c, of->seconds, &t->run));
   p->runs[t->run].foreign = true;
+  p->runs[t->run].estimate_s = foreign_seconds;
   return ERR_OK;
 }
 

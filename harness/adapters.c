@@ -18,12 +18,14 @@ static void folder_of(const struct suite *s, char *out, size_t bytes)
 }
 
 /* FOLDER/NAME.ENDING.  Fails: ERR_CONFIG with the nearest names that there are. */
-static enum err find(const struct suite *s, const struct suite_case *c, const char *key, const char *name, const char *ending, char *out, size_t bytes)
+static enum err find(const struct suite *s, const struct suite_case *c, const char *key, const char *name, const char *ending,
+                     char *out, size_t bytes)
 {
   char folder[CONFIG_PATH], near[256], names[64][CONFIG_NAME];
   int count = 0;
   folder_of(s, folder, sizeof folder);
-  if (*name == '\0') FAIL(ERR_CONFIG, "%s: case '%s' has no `%s`: a case of kind frameworks names a program and its environment", c->where, c->name, key);
+  if (*name == '\0')
+    FAIL(ERR_CONFIG, "%s: case '%s' has no `%s`: a case of kind frameworks names a program and its environment", c->where, c->name, key);
   if (snprintf(out, bytes, "%s/%s%s", folder, name, ending) >= (int)bytes) FAIL(ERR_CONFIG, "%s: path too long: %s", c->where, folder);
   if (strchr(name, '/') == NULL && access(out, R_OK) == 0) return ERR_OK;
   struct nearest n = nearest_to(name);
@@ -93,9 +95,11 @@ enum err adapters_check(const struct suite *s, const struct suite_case *c)
   TRY(find(s, c, "adapter", c->adapter, ".py", path, sizeof path));
   TRY(find(s, c, "environment", c->environment, ".txt", path, sizeof path));
   if (*c->plant && *c->cause == '\0')
-    FAIL(ERR_CONFIG, "%s: case '%s': plant '%s' without `cause`: which of `shardmark list faults` it has to be taken for", c->where, c->name, c->plant);
+    FAIL(ERR_CONFIG, "%s: case '%s': plant '%s' without `cause`: which of `shardmark list faults` or `list causes` it has to be taken for",
+         c->where, c->name, c->plant);
   TRY(check_cause(c));
-  if (c->n_checks) FAIL(ERR_CONFIG, "%s: case '%s': `checks` are found by what its run wrote; name none in a suite of kind frameworks", c->where, c->name);
+  if (c->n_checks)
+    FAIL(ERR_CONFIG, "%s: case '%s': `checks` are found by what its run wrote; name none in a suite of kind frameworks", c->where, c->name);
   TRY(check_keys(c));
   if (c->config.precision != PRECISION_F32 && c->config.precision != PRECISION_BF16)
     FAIL(ERR_CONFIG, "%s: case '%s': precision: an exported case has bounds for float32 and bf16 only", c->where, c->name);

@@ -89,7 +89,7 @@ static const struct verdict *red_of(const struct trial *t)
   return NULL;
 }
 
-static void settle_planted(struct trial *t)
+static void settle_planted(struct trial *t, const char *first)
 {
   char sentence[sizeof t->sentence];
   const struct verdict *red = red_of(t);
@@ -100,8 +100,9 @@ static void settle_planted(struct trial *t)
     t->outcome = OUTCOME_FAIL;
   } else {
     const bool named = strcmp(t->diagnosis.fault, t->of->cause) == 0;
-    snprintf(sentence, sizeof sentence, "caught by %s (%s), %s%s%s: %.400s", red->observable, red->check, named ? "named " : "taken for ",
-             t->diagnosis.fault[0] ? t->diagnosis.fault : "nothing known", named ? "" : " in place of its own cause", red->sentence);
+    snprintf(sentence, sizeof sentence, "caught by %s (%s), %s%s%s%s; first: %.350s", red->observable, red->check, named ? "named " : "taken for ",
+             t->diagnosis.fault[0] ? t->diagnosis.fault : "nothing known", named ? "" : " in place of ", named ? "" : t->of->cause,
+             first[0] ? first : red->sentence);
     t->reason[0] = '\0';
     t->outcome = OUTCOME_PASS;
   }
@@ -117,7 +118,7 @@ enum err framework_judge(struct plan *p, int index, const char *against, const s
   const bool checked = t->verdicts[0].outcome == OUTCOME_PASS && judge_words(run, against, t, &found);
   settle(t, &found, checked);
   found.outcome = t->outcome; /* of the record, whatever its row expects */
-  if (*t->of->cause) settle_planted(t);
+  if (*t->of->cause) settle_planted(t, found.first);
   const enum err err = framework_record(p, t, &found, against, r);
   if (checked) foreign_release(&found);
   return err ? err_trace(err, __FILE__, __LINE__) : ERR_OK;

@@ -155,6 +155,19 @@ static enum err settle(struct session *s, int index, enum outcome outcome, const
   return session_settled(s, index);
 }
 
+/* None of the rows that this case was to serve can be judged: it is not tried again for each. */
+static enum err settle_without(struct session *s, const char *against, const char *why)
+{
+  for (int i = 0; i < s->plan.n_trials; i++) {
+    const struct trial *t = &s->plan.trials[i];
+    char dir[CONFIG_PATH];
+    if (t->part != PART_FOREIGN || t->run < 0 || t->state != TRIAL_WAITING) continue;
+    TRY(export_dir(s, &s->plan.runs[t->run].config, dir, sizeof dir));
+    if (strcmp(dir, against) == 0) TRY(settle(s, i, OUTCOME_INVALID, "export", why));
+  }
+  return ERR_OK;
+}
+
 static enum err run_row(struct session *s, int index)
 {
   static const char *const settings[] = {"OMP_NUM_THREADS=1", "PYTHONUNBUFFERED=1", NULL};
@@ -163,7 +176,7 @@ static enum err run_row(struct session *s, int index)
   char against[CONFIG_PATH], python[CONFIG_PATH], program[CONFIG_PATH], file[CONFIG_PATH + 16], why[1100];
   TRY(have_case(s, &r->config, against, why, sizeof why));
   if (interrupt_seen()) return ERR_OK;
-  if (*why) return settle(s, index, OUTCOME_INVALID, "export", why);
+  if (*why) return settle_without(s, against, why);
   if (adapters_python(t->of, python, sizeof python) != ERR_OK) return settle(s, index, OUTCOME_SKIPPED, "not here", err_text());
   TRY(adapters_program(t->suite, t->of, program, sizeof program));
   TRY(prepare(t->of, r, against, file, sizeof file));
@@ -254,5 +267,6 @@ void frameworks_score(struct plan *p, const struct suite *s, char *line, size_t 
     named += t->outcome == OUTCOME_PASS && strcmp(t->diagnosis.fault, t->of->cause) == 0;
   }
   line[0] = '\0';
-  if (planted + clean) snprintf(line, bytes, "%s: caught %d of %d, named %d of %d; %d of %d clean rows held", s->name, caught, planted, named, planted, held, clean);
+  if (planted + clean)
+    snprintf(line, bytes, "%s: caught %d of %d, named %d of %d; %d of %d clean rows held", s->name, caught, planted, named, planted, held, clean);
 }

@@ -12,7 +12,8 @@
 
 #include "harness/session.h"
 
-/* Adds every row as a trial of part PART_FOREIGN; one whose environment is not there, or that this launcher cannot start, is SKIPPED.  Fails: ERR_CONFIG. */
+/* Adds every row as a trial of part PART_FOREIGN; one whose environment is not there, or that this launcher cannot start, is SKIPPED.
+ * Fails: ERR_CONFIG. */
 enum err frameworks_plan(struct plan *p, const struct asked *a, const struct suite *s, const struct launch_world *w);
 /* Exports what is missing, then runs the rows one after the other.  Where no environment of the suite is there, s->trouble says so. */
 enum err frameworks_run(struct session *s, const struct suite *suite);

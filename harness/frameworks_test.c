@@ -215,6 +215,16 @@ static void an_interrupt_leaves_the_row_to_be_resumed(void)
   CHECK(is("stop", "a", "PASS", NULL) && is("stop", "b", "PASS", NULL) && strstr(said, "exporting") == NULL);
 }
 
+static void without_a_case_no_row_is_started(void)
+{
+  SUITE("nocase.yaml", "  c: {adapter: green, lr: 1000, steps: 3}\n  d: {adapter: green, lr: 1000, steps: 3, dp: 2}\n  e: {adapter: green}\n");
+  CHECK(shardmark("run %s/nocase.yaml --out %s/nocase") == 3);
+  CHECK(is("nocase", "c", "INVALID", "no case to be judged against") && is("nocase", "d", "INVALID", "no case to be judged against"));
+  CHECK(is("nocase", "e", "PASS", NULL) && launches("c") == 0 && launches("d") == 0);
+  const char *first = strstr(said, "exporting"), *second = first ? strstr(first + 1, "exporting") : NULL;
+  CHECK(second && strstr(second + 1, "exporting") == NULL); /* one for the first two, one for the third */
+}
+
 static void what_is_missing_is_named(void)
 {
   SUITE("none.yaml", "  a: {adapter: green, environment: other}\n  b: {adapter: green, environment: third}\n");
@@ -240,6 +250,7 @@ int main(void)
     TEST(one_case_serves_all_rows_and_a_verdict_that_stands_is_kept),
     TEST(a_planted_row_has_to_go_red),
     TEST(an_interrupt_leaves_the_row_to_be_resumed),
+    TEST(without_a_case_no_row_is_started),
     TEST(what_is_missing_is_named),
   };
   char text[4096];

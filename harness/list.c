@@ -68,6 +68,14 @@ static enum err faults(json_t *list)
   return ERR_OK;
 }
 
+/* What only foreign runs are diagnosed with, beside the faults. */
+static enum err causes(json_t *list)
+{
+  for (int i = 0; i < judge_causes_count; i++)
+    json_array_append_new(list, json_pack("{s:s,s:s}", "name", judge_causes[i].name, "cause", judge_causes[i].sentence));
+  return ERR_OK;
+}
+
 static enum err options(json_t *list)
 {
   json_t *run = opt_table_json(run_options, run_options_count);
@@ -99,7 +107,7 @@ static enum err models(json_t *list)
 static const struct {
   const char *name;
   enum err (*make)(json_t *list);
-} lists[] = {{"suites", suites}, {"faults", faults}, {"options", options}, {"checks", checks}, {"models", models}};
+} lists[] = {{"suites", suites}, {"faults", faults}, {"causes", causes}, {"options", options}, {"checks", checks}, {"models", models}};
 enum { LISTS = sizeof lists / sizeof *lists };
 
 /* "name  value  value ...": scalars only, in the order made. */

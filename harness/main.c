@@ -314,7 +314,7 @@ static enum status verb_list(int argc, char **argv)
 {
   static const struct argp_option words[] = {
     {"json", 'j', NULL, 0, "as JSON", 0}, {"markdown", 'm', NULL, 0, "the options as the README has them", 0}, {0}};
-  static const struct argp argp = {words, on_list, "[suites|faults|options|checks|models|schema]", "What exists.", NULL, NULL, NULL};
+  static const struct argp argp = {words, on_list, "[suites|faults|causes|options|checks|models|schema]", "What exists.", NULL, NULL, NULL};
   struct list_asked a = {0};
   parse(&argp, argc, argv, "list", &a);
   const enum err err = list_print(a.what, a.form);
@@ -337,7 +337,7 @@ static const struct {
              {"check", "judges another trainer's run against an exported case", verb_check},
              {"report", "rebuilds the report of a results directory from its records", verb_report},
              {"speed", "speed of training runs on a GPU, from their records", verb_speed},
-             {"list", "suites, faults, options, checks, models", verb_list},
+             {"list", "suites, faults, causes, options, checks, models", verb_list},
              {"doctor", "is this machine fit to run", verb_doctor}};
 enum { VERBS = sizeof verbs / sizeof *verbs };
 

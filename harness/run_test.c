@@ -308,7 +308,7 @@ static void a_layout_is_checked_before_anything_is_launched(void)
 
 static void lists_are_json(void)
 {
-  static const char *const lists[] = {"suites", "faults", "options", "checks", "models"};
+  static const char *const lists[] = {"suites", "faults", "causes", "options", "checks", "models"};
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
     char words[64];
     snprintf(words, sizeof words, "list %s --json >%%s/list.json", lists[i]);

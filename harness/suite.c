@@ -33,7 +33,7 @@ const struct opt suite_options[] = {
   {"adapter", OPT_TEXT, AT(adapter), "", "a file of suites/frameworks", "", "kind frameworks: the program that trains with it"},
   {"environment", OPT_TEXT, AT(environment), "", "a list of suites/frameworks", "", "kind frameworks: the Python that runs it, made by ci/frameworks"},
   {"plant", OPT_TEXT, AT(plant), "", "a fault that the adapter knows", "", "kind frameworks: what it is told to do wrong"},
-  {"cause", OPT_TEXT, AT(cause), "", "a name of `list faults`", "", "kind frameworks: the case has to go red, and this is what it has to be taken for"},
+  {"cause", OPT_TEXT, AT(cause), "", "a name of `list faults` or `list causes`", "", "kind frameworks: the case has to go red, and this is what it has to be taken for"},
   {"note", OPT_TEXT, AT(note), "", "text", "", "kind frameworks: what a reader of the report has to know"},
 };
 const int suite_options_count = (int)(sizeof suite_options / sizeof *suite_options);

@@ -9,14 +9,15 @@ enum { SHOWN = 5 }; /* curves in one figure: as many colours as are left beside 
 
 static const struct column clean_columns[] = {
   {"framework", "framework", "", NULL}, {"layout", "layout", "", NULL},   {"precision", "precision", "", NULL}, {"level", "level", "", NULL},
-  {"verdict", "verdict", "", NULL},     {"value_over_bound", "value over bound", "", "%.2g"},                   {"worst", "nearest to its bound", "", NULL},
+  {"verdict", "verdict", "", NULL},     {"value_over_bound", "value over bound", "", "%.2g"}, {"worst", "nearest to its bound", "", NULL},
   {"first", "first divergence", "", NULL}, {"cause", "likely cause", "", NULL}, {"why", "what could not be seen, or why not run", "", NULL},
   {"note", "note", "", NULL},
 };
 static const struct column planted_columns[] = {
   {"framework", "framework", "", NULL}, {"layout", "layout", "", NULL},   {"precision", "precision", "", NULL}, {"level", "level", "", NULL},
   {"planted", "planted", "", NULL},     {"verdict", "verdict", "", NULL}, {"expected", "is", "", NULL},         {"diagnosed", "taken for", "", NULL},
-  {"value_over_bound", "value over bound", "", "%.3g"}, {"first", "first divergence", "", NULL}, {"why", "what could not be seen, or why not run", "", NULL},
+  {"value_over_bound", "value over bound", "", "%.3g"}, {"first", "first divergence", "", NULL},
+  {"why", "what could not be seen, or why not run", "", NULL},
   {"note", "note", "", NULL},
 };
 enum { COLUMNS_MAX = 12 };
@@ -169,7 +170,8 @@ static enum err draw_distances(struct page *p, const json_t *group, const char *
   const char *precision = evidence_said(first, "got.precision");
   if (isnan(most)) figure_title(f, "%s: no loss of a framework can be compared", precision);
   else if (most <= 0) figure_title(f, "%s: every framework's loss is the truth's in every digit", precision);
-  else if (most <= 1) figure_title(f, "%s: every loss stays within the bound; nearest: %s at step %zu, %.1f times below it", precision, name, step, 1 / most);
+  else if (most <= 1)
+    figure_title(f, "%s: every loss stays within the bound; nearest: %s at step %zu, %.1f times below it", precision, name, step, 1 / most);
   else figure_title(f, "%s: %s leaves the bound; worst at step %zu, %.1f times above it", precision, name, step, most);
   err = page_figure(p, f);
 done:
@@ -245,10 +247,12 @@ enum err section_frameworks(const struct evidence *e, struct page *p)
     page_heading(p, "Other frameworks beside the truth");
     page_text(p, "%d of %d clean rows held; of %d planted faults %d were caught and %d named by their cause; rows not run: %d. Each trains what "
                  "our float64 run trained, from the same weights and batches, and is held to the bounds that our own layouts are held to. Level 1: "
-                 "losses and norms; 2: weights and moments too; 3: gradients, replicas and collectives too.", held, judged, tried, caught, named, away);
+                 "losses and norms; 2: weights and moments too; 3: gradients, replicas and collectives too.",
+              held, judged, tried, caught, named, away);
     versions(p, all);
     table_of(p, "Frameworks by layout and precision", clean_columns, sizeof clean_columns / sizeof *clean_columns, clean);
-    table_of(p, "Faults planted in frameworks, and old versions that have them", planted_columns, sizeof planted_columns / sizeof *planted_columns, planted);
+    table_of(p, "Faults planted in frameworks, and old versions that have them", planted_columns,
+             sizeof planted_columns / sizeof *planted_columns, planted);
     err = curves(p, all);
   }
   json_decref(all);

@@ -87,16 +87,30 @@ static enum err start_and_poll(struct dev_stream *s, struct dev_work *w)
   return e;
 }
 
+static bool is_open(const struct dev_point *p) { return dev_gate_value(&p->stream->completed) < p->count; }
+
+/* What is so when a piece has ended.  The thread that its end wakes may take the processor before the next piece is looked at: a pause
+ * of this stream's work as any other, or the beginning of its wait. */
+static void look_ahead(struct dev_stream *s)
+{
+  s->held = false;
+  if (dev_gate_value(&s->published) <= s->next) s->free_ms = 0;
+  else {
+    const struct dev_work *w = dev_stream_piece(s, s->next + 1);
+    s->held = w->kind == DEV_WORK_WAIT && is_open(&w->point);
+  }
+}
+
 static void do_piece(struct dev_stream *s, struct dev_work *w, int64_t number)
 {
   if (dev_stream_stopped(s)) return; /* what follows an error is dropped */
-  const double ready_ms = dev_trace_now(s->dev);
+  const double ready_ms = s->free_ms > 0 ? s->free_ms : dev_trace_now(s->dev);
   if (w->kind == DEV_WORK_WAIT) {
     struct dev_point *p = &w->point;
-    const bool waits = dev_gate_value(&p->stream->completed) < p->count;
-    if (waits) sleep_until(s, &p->stream->completed, p->count);
+    const bool waits = s->held || is_open(p);
+    sleep_until(s, &p->stream->completed, p->count);
     const double end_ms = waits ? dev_trace_now(s->dev) : ready_ms;
-    dev_trace_waited(s, waits ? end_ms - (s->free_ms > 0 ? s->free_ms : ready_ms) : 0, p);
+    dev_trace_waited(s, end_ms - ready_ms, p);
     s->free_ms = end_ms;
     if (dev_stream_failed(p->stream, p->count)) dev_stream_stop_with(s, number, p->stream);
     return;
@@ -121,8 +135,7 @@ static void *work(void *at)
     struct dev_work *w = dev_stream_piece(s, s->next);
     stop = w->kind == DEV_WORK_STOP;
     if (!stop) do_piece(s, w, s->next);
-    /* The thread that this wakes may take the processor before the next piece is looked at, though the stream is free already. */
-    if (dev_gate_value(&s->published) <= s->next) s->free_ms = 0;
+    look_ahead(s);
     dev_gate_advance(&s->completed, s->next);
   }
   compute_ends(s);

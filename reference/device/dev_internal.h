@@ -72,6 +72,7 @@ struct dev_stream {
   double flight_ms;      /* lazy: when                                                 */
   double wait_since_ms;  /* lazy: when the wait at the head was first seen, 0: not yet */
   double free_ms;        /* cpu: when the piece before ended; 0: there was no next one   */
+  bool held;             /* cpu: the next piece was a wait then that was not over      */
   double waited_ms, longest_ms; /* dev_wait before the next piece                      */
   const char *waited_for;
   struct dev_edge edges[DEV_STREAMS_MAX]; /* by index of the stream waited for; count 0: none */

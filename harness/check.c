@@ -53,7 +53,7 @@ static enum err write_records(const struct foreign *f, const char *name, const s
   cut_text(&f->config, layout, sizeof layout);
   record_begin(file, "judged", -1, -1);
   record_text(file, "got.suite", "check");
-  record_text(file, "got.suite_kind", "check");
+  record_text(file, "got.suite_kind", "frameworks");
   record_text(file, "got.outcome", outcome_name(f->outcome));
   record_text(file, "got.reason", "");
   record_text(file, "got.sentence", f->sentence);

@@ -53,7 +53,7 @@ static const struct {
   bool any_rank;               /* told once by the whole run, by whichever rank  */
   const char *key;             /* part of what is told, NULL: nothing more       */
 } kinds[] = {
-  {"run", false, false, false, true, NULL},       {"done", true, false, false, false, NULL},     {"step", true, true, false, false, NULL},
+  {"run", false, false, false, false, NULL},      {"done", true, false, false, false, NULL},     {"step", true, true, false, false, NULL},
   {"microbatch", false, true, true, true, NULL},  {"batch", true, true, true, false, NULL},      {"trace", true, true, false, false, NULL},
   {"tensors", false, true, false, true, "got.what"}, {"replica", true, false, false, false, "got.of"},
 };

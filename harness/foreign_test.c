@@ -289,6 +289,81 @@ static void a_twist_is_red_where_it_can_be_seen_and_named(void)
     }
 }
 
+/* --- micro-batches ------------------------------------------------------------------------------------- */
+
+enum { M = 6 };
+
+/* What micro-batch m contributes to element k of a vector whose whole gradient is g: any numbers that sum up to it. */
+static double part(double g, int64_t k, int m) { return g / M + (m < M - 1 ? 1e-2 * sin((1.0 + 2.3 * (double)k) * (m + 1)) : 0.0); }
+static double last_part(double g, int64_t k)
+{
+  double rest = g;
+  for (int m = 0; m < M - 1; m++) rest -= part(g, k, m);
+  return rest;
+}
+static double part_of(double g, int64_t k, int m) { return m < M - 1 ? part(g, k, m) : last_part(g, k); }
+
+/* Of the truth's vectors: its parts, or the run's gradients made of them with weights a. */
+static void write_vectors(const char *path, const struct safetensors *truth, const struct safetensors *all, const double *a)
+{
+  static double values[MADE_ROWS][M * MADE_ELEMENTS];
+  struct safetensor list[MADE_ROWS];
+  int n = 0;
+  for (int i = 0; i < safetensors_count(truth); i++) {
+    const struct safetensor *t = safetensors_get(truth, i);
+    const int64_t cols = tensor_count(&t->data);
+    double g[MADE_ELEMENTS];
+    if (t->rank != 1 && all) list[n++] = *safetensors_find(all, t->name);
+    if (t->rank != 1) continue;
+    CHECK_OK(evidence_elements(&t->data, g));
+    for (int64_t k = 0; k < cols; k++) {
+      if (a) values[n][k] = 0.0;
+      for (int m = 0; m < M; m++)
+        if (a) values[n][k] += a[m] * part_of(g[k], k, m);
+        else values[n][m * cols + k] = part_of(g[k], k, m);
+    }
+    list[n] = (struct safetensor){t->name, tensor_at(values[n], DTYPE_F64, a ? 1 : M, cols), a ? 1 : 2};
+    n++;
+  }
+  CHECK_OK(safetensors_write(path, list, n, NULL));
+}
+
+static void weights_of_micro_batches_name_the_cause(void)
+{
+  char path[200], truth_path[200], mine_path[CONFIG_PATH + 64];
+  struct safetensors *truth, *mine;
+  const double n[M] = {made_tokens(0, 0), made_tokens(0, 1), made_tokens(0, 2), made_tokens(0, 3), made_tokens(0, 4), made_tokens(0, 5)};
+  const double first = n[0] + n[1] + n[2], second = n[3] + n[4] + n[5], all = first + second;
+  double ranks[M], means[M];
+  for (int m = 0; m < M; m++) {
+    ranks[m] = all / 2.0 / (m < 3 ? first : second);
+    means[m] = all / M / n[m];
+  }
+  const struct {
+    double a[M];
+    const char *cause;
+  } rows[] = {{{1, 1, 1, 1, 0, 1}, "microbatch-left-out"},
+              {{2, 2, 2, 0, 0, 0}, "gradients-never-reduced"},
+              {{ranks[0], ranks[1], ranks[2], ranks[3], ranks[4], ranks[5]}, "ln-rank-token-imbalance"},
+              {{means[0], means[1], means[2], means[3], means[4], means[5]}, "ln-ga-mean-of-means"}};
+  snprintf(truth_path, sizeof truth_path, "%s/truth/gradients.step0.safetensors", against);
+  snprintf(path, sizeof path, "%s/truth/parts.safetensors", against);
+  if (!CHECK_OK(safetensors_open(truth_path, &truth))) return;
+  write_vectors(path, truth, NULL, NULL);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    make_run();
+    CHECK_OK(evidence_tensors(&run.data, "gradients", 0, &mine));
+    snprintf(mine_path, sizeof mine_path, "%s/gradients.step0.safetensors", run.dir);
+    write_vectors(mine_path, truth, mine, rows[i].a);
+    safetensors_close(mine);
+    CHECK(check(3) == OUTCOME_FAIL);
+    if (!CHECK(strcmp(said.diagnosis.fault, rows[i].cause) == 0)) fprintf(stderr, "'%s', expected '%s'\n", said.diagnosis.fault, rows[i].cause);
+    made_free(&run);
+  }
+  safetensors_close(truth);
+  CHECK(unlink(path) == 0);
+}
+
 /* --- what cannot be judged --------------------------------------------------------------------------- */
 
 static void refuse(enum err code, const char *part)
@@ -519,6 +594,7 @@ int main(void)
     TEST(a_case_is_made),
     TEST(a_right_run_passes_at_the_level_of_what_it_shows),
     TEST(a_twist_is_red_where_it_can_be_seen_and_named),
+    TEST(weights_of_micro_batches_name_the_cause),
     TEST(settings_that_the_case_cannot_judge_are_refused_with_what_is_valid),
     TEST(another_case_and_no_case_are_refused),
     TEST(a_cut_last_line_is_dropped_and_garbage_is_named),

@@ -125,11 +125,22 @@ static bool overlap_is_unordered(const struct signs *s)
 
 /* --- losses ------------------------------------------------------------------------------- */
 
-/* Foreign sums are carried in float32, or are the truth's; those of narrow types are as near as these allow. */
+/* Foreign sums are carried in float32, or are the truth's; these are as near as the type allows. */
 static double same_loss(const struct signs *s)
 {
   if (!s->run->foreign) return 1e-9;
-  return bound_is_narrow((enum precision)s->run->config.precision) ? 1e-3 : 2e-6;
+  const bool own = evidence_tells(s->run, "microbatch", NULL);
+  return bound_is_narrow((enum precision)s->run->config.precision) && !own ? 1e-3 : 2e-6;
+}
+
+/* What a foreign run reports of step 0 is its own whole sum: it is no part's that happens to be near. */
+static bool loss_is_whole(const struct signs *s)
+{
+  if (!s->run->foreign) return false;
+  const struct loss_sums all = losses_shown(s->run, s->truth, 0, -1);
+  const double sum = evidence_value(s->run, "step", 0, 0, -1, "got.loss_sum");
+  return signs_near(evidence_value(s->run, "step", 0, 0, -1, "got.loss"), all.sum / all.tokens, same_loss(s)) &&
+         (isnan(sum) || signs_near(sum, all.sum, same_loss(s)));
 }
 
 static double reported_loss(const struct signs *s, int rank) { return evidence_value(s->run, "step", rank, 0, -1, "got.loss"); }
@@ -146,7 +157,7 @@ static bool evaluation_scaled(const struct signs *s)
 static bool loss_is_local(const struct signs *s)
 {
   const int replicas = (int)s->run->config.dp;
-  if (signs_failed(s, "loss") == NULL || replicas == 1 || signs_count_off(s, &s->first) > 0) return false;
+  if (signs_failed(s, "loss") == NULL || replicas == 1 || signs_count_off(s, &s->first) > 0 || loss_is_whole(s)) return false;
   for (int rank = 0; rank < evidence_ranks(s->run); rank++) {
     const double got = reported_loss(s, rank);
     for (int other = 0; other < replicas; other++) {
@@ -162,7 +173,7 @@ static bool loss_is_local(const struct signs *s)
 static bool loss_is_mean_of_means(const struct signs *s)
 {
   const struct loss_sums all = losses_shown(s->run, s->truth, 0, -1);
-  if (all.microbatches < 2 || signs_failed(s, "loss") == NULL) return false;
+  if (all.microbatches < 2 || signs_failed(s, "loss") == NULL || loss_is_whole(s)) return false;
   return signs_near(reported_loss(s, 0), all.mean_of_means, same_loss(s));
 }
 
@@ -178,7 +189,7 @@ static double mean_over_replicas(const struct signs *s)
 
 static bool loss_is_mean_over_replicas(const struct signs *s)
 {
-  return s->run->config.dp > 1 && signs_failed(s, "loss") != NULL && signs_near(reported_loss(s, 0), mean_over_replicas(s), same_loss(s));
+  return s->run->config.dp > 1 && signs_failed(s, "loss") != NULL && !loss_is_whole(s) && signs_near(reported_loss(s, 0), mean_over_replicas(s), same_loss(s));
 }
 
 /* --- gradients ---------------------------------------------------------------------------- */

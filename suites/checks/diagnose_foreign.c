@@ -159,7 +159,8 @@ static bool is_clipped_by_another_norm(const struct signs *s)
   if (applied_factor(s, &applied)) return true;
   if (signs_failed(s, "norm") == NULL || norm_is_right(s)) return false;
   if (s->first.n == 0) return s->clean_loss && signs_near(norm, norm_of_matrices(s), bound_no_rounding(BOUND_NORM, (enum precision)s->run->config.precision));
-  return signs_count_off(s, &s->first) == 0;
+  const struct verdict *gradients = signs_failed(s, "gradients");
+  return gradients == NULL || gradients->first_step > 0;
 }
 
 /* What all gradients are multiplied by; at level 1, where the loss is right and the norm is not, by the norm. */
@@ -342,11 +343,13 @@ static bool rate_goes_by_world(const struct signs *s)
   return false;
 }
 
-/* Another rule explains the weights, where the first gradients are right; later ones follow from those weights. */
+/* Another rule than the one asked for explains the weights, where the first gradients are right; later ones follow from those weights. */
 static bool explained(const struct signs *s, struct update_rule rule)
 {
   const struct verdict *gradients = signs_failed(s, "gradients");
-  return signs_failed(s, "update") != NULL && (gradients == NULL || gradients->first_step > 0) && update_explains(s->run, &rule);
+  const struct update_rule asked = {0};
+  return signs_failed(s, "update") != NULL && (gradients == NULL || gradients->first_step > 0) && update_explains(s->run, &rule) &&
+         !update_explains(s->run, &asked);
 }
 static bool decays_all(const struct signs *s) { return explained(s, (struct update_rule){.decays = UPDATE_DECAYS_ALL}); }
 static bool decays_none(const struct signs *s) { return explained(s, (struct update_rule){.decays = UPDATE_DECAYS_NONE}); }
@@ -382,11 +385,19 @@ static bool one_norm_is_off(const struct signs *s)
   return norm != NULL;
 }
 
+/* A micro-batch's loss is off before anything was learned, by less than other rules ask for: in a narrow type. */
+static bool forward_is_off(const struct signs *s)
+{
+  const struct verdict *loss = signs_failed(s, "loss");
+  return loss != NULL && loss->first_step == 0 && strstr(loss->first, "loss sum of micro-batch") != NULL;
+}
+static bool tensor_ranks_add_too_much(const struct signs *s) { return s->run->config.tp > 1 && s->clean_loss && forward_is_off(s); }
+
 /* Several gradients are off in direction, though losses are right, and micro-batches have no weights that explain it. */
 static bool boundary_is_off(const struct signs *s)
 {
   int off = 0;
-  if (s->run->config.tp == 1 || !s->clean_loss) return false;
+  if (s->run->config.tp == 1 || !s->clean_loss || forward_is_off(s)) return false;
   for (int i = 0; i < s->first.n; i++) off += is_off(s, &s->first.rows[i]);
   return off >= 2;
 }
@@ -431,6 +442,7 @@ static const struct {
   {CAUSE_UNCORRECTED, FAULT_NONE, is_uncorrected},
   {CAUSE_NOT_CLIPPED, FAULT_NONE, is_updated_unclipped},
   {-1, FAULT_TP_MISSING_BWD_ALLREDUCE_AT_BOUNDARY, boundary_is_off},
+  {-1, FAULT_TP_ROW_BIAS_ADDED_PER_RANK, tensor_ranks_add_too_much},
   {CAUSE_REPLICAS_DRIFT, FAULT_NONE, replicas_drift},
 };
 

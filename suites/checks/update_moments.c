@@ -208,7 +208,8 @@ static bool seen(const struct run_data *run, bool decay, double *ratio)
   err_clear();
   for (int i = 0; i < 3; i++) safetensors_close(files[i]);
   *ratio = p.xy / p.yy;
-  return shown && p.yy > 0.0 && p.xy > 0.999 * sqrt(p.xx * p.yy);
+  const double straight = decay ? 0.999 : 1.0 - 1e-5; /* what is left of a difference is rounded more */
+  return shown && p.yy > 0.0 && p.xy > straight * sqrt(p.xx * p.yy);
 }
 
 bool update_factor_seen(const struct run_data *run, double *factor) { return seen(run, false, factor); }

@@ -145,6 +145,27 @@ static void imbalance_compares_what_can_be_compared(void)
   suite_free(s);
 }
 
+/* A row that has to go red shows nothing unless the same adapter is green without its fault, with the same settings. */
+static void every_row_of_frameworks_that_has_to_go_red_has_its_clean_twin(void)
+{
+  char path[CONFIG_PATH];
+  struct suite *s;
+  int quick_red = 0, quick_green = 0;
+  if (!CHECK_OK(suite_path("frameworks", path, sizeof path)) || !CHECK_OK(suite_read(path, &s))) return;
+  for (int i = 0; i < s->n; i++) {
+    const struct suite_case *c = &s->cases[i];
+    bool twin = *c->cause == '\0';
+    for (int k = 0; !twin && k < s->n; k++)
+      twin = *s->cases[k].cause == '\0' && strcmp(s->cases[k].adapter, c->adapter) == 0 && plan_same(&s->cases[k].config, &c->config) &&
+             (s->cases[k].quick || !c->quick);
+    if (!CHECK(twin)) fprintf(stderr, "%s has no clean twin\n", c->name);
+    quick_green += c->quick && *c->cause == '\0';
+    quick_red += c->quick && *c->cause != '\0';
+  }
+  CHECK(quick_green >= 3 && quick_red >= 3);
+  suite_free(s);
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -153,6 +174,7 @@ int main(void)
     TEST(cases_are_long_enough_and_none_repeats_another),
     TEST(every_planted_fault_has_its_case_in_the_quick_form),
     TEST(imbalance_compares_what_can_be_compared),
+    TEST(every_row_of_frameworks_that_has_to_go_red_has_its_clean_twin),
   };
   char path[CONFIG_PATH];
   if (suite_path("conformance", path, sizeof path) != ERR_OK || suite_read(path, &conformance) != ERR_OK) {

@@ -416,6 +416,7 @@ static void another_case_and_no_case_are_refused(void)
   refuse(ERR_CONFIG, "version 2 is another shardmark's; valid: 1");
   write_case_json(&truth, 1);
   CHECK(check(3) == OUTCOME_PASS);
+  foreign_release(&said);
   snprintf(none, sizeof none, "%s/none", root);
   CHECK_ERR(foreign_check(run.dir, none, &said), ERR_CONFIG);
   CHECK_TEXT_HAS(err_text(), "shardmark export");
@@ -514,8 +515,10 @@ static void holes_in_what_is_shown_never_pass(void)
   made_drop(&run, "step", -1, -1, -1); /* nothing at all */
   strip(1);
   write_records(&run.data, run.dir);
+  foreign_release(&said);
   CHECK_OK(foreign_check(run.dir, against, &said));
   CHECK(said.level == 0 && said.outcome != OUTCOME_PASS);
+  foreign_release(&said);
   made_free(&run);
 }
 

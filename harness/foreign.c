@@ -186,7 +186,7 @@ static void conclude(struct foreign *f)
   if (f->outcome == OUTCOME_PASS)
     snprintf(f->sentence, sizeof f->sentence, "PASS at level %d: %d checks passed%s", f->level, judged, f->unseen[0] ? ", not all that they can see was shown" : "");
   else if (f->level == 0)
-    snprintf(f->sentence, sizeof f->sentence, "%s: nothing that can be judged: no records of steps, no tensors", outcome_name(f->outcome));
+    snprintf(f->sentence, sizeof f->sentence, "%s: nothing that can be judged: no records of steps, no updates, no gradients", outcome_name(f->outcome));
   for (int i = 0; f->outcome != OUTCOME_PASS && f->level > 0 && i < f->n_verdicts; i++) {
     const struct verdict *v = &f->verdicts[i];
     if (v->outcome != f->outcome) continue;

@@ -132,14 +132,19 @@ static void strip(int level)
   }
 }
 
-static enum outcome check(int level)
+static enum outcome check_as_it_is(int level)
 {
-  strip(level);
   write_records(&run.data, run.dir);
   foreign_release(&said);
   if (!CHECK_OK(foreign_check(run.dir, against, &said))) return OUTCOME_INVALID;
   CHECK(said.level == level);
   return said.outcome;
+}
+
+static enum outcome check(int level)
+{
+  strip(level);
+  return check_as_it_is(level);
 }
 
 static const struct verdict *verdict_of(const char *name)
@@ -287,6 +292,115 @@ static void a_twist_is_red_where_it_can_be_seen_and_named(void)
       if (!as_wanted) fprintf(stderr, "%s at level %d: %s; cause '%s'; first '%s'\n", twists[t].name, level, said.sentence, said.diagnosis.fault, said.first);
       made_free(&run);
     }
+}
+
+/* --- what is no evidence of an update ---------------------------------------------------------------- */
+
+/* Rewrites a dump in bf16, cut. */
+static void narrow(const char *what, int64_t step)
+{
+  static uint16_t values[MADE_ROWS][MADE_ELEMENTS];
+  struct safetensor list[MADE_ROWS];
+  struct safetensors *f;
+  char path[CONFIG_PATH + 64];
+  if (!CHECK_OK(evidence_tensors(&run.data, what, step, &f))) return;
+  for (int i = 0; i < safetensors_count(f); i++) {
+    const struct safetensor *t = safetensors_get(f, i);
+    double x[MADE_ELEMENTS];
+    CHECK_OK(evidence_elements(&t->data, x));
+    for (int64_t k = 0; k < tensor_count(&t->data); k++) {
+      const float of = (float)x[k];
+      uint32_t bits;
+      memcpy(&bits, &of, sizeof bits);
+      values[i][k] = (uint16_t)(bits >> 16);
+    }
+    list[i] = (struct safetensor){t->name, tensor_at(values[i], DTYPE_BF16, t->data.rows, t->data.cols), t->rank};
+  }
+  snprintf(path, sizeof path, "%s/%s.step%lld.safetensors", run.dir, what, (long long)step);
+  CHECK_OK(safetensors_write(path, list, safetensors_count(f), NULL));
+  safetensors_close(f);
+}
+
+static void leave_out(const char *what, int64_t from, int64_t to)
+{
+  for (size_t i = json_array_size(run.records); i > 0; i--) {
+    const json_t *r = json_array_get(run.records, i - 1);
+    if (evidence_is(r, "tensors") && evidence_step(r) >= from && evidence_step(r) <= to && strcmp(evidence_text(r, "got.what"), what) == 0)
+      json_array_remove(run.records, i - 1);
+  }
+}
+
+static void moments_below_the_smallest_normal_number_are_zero(void)
+{
+  for (int flushed = 0; flushed < 2; flushed++) {
+    make_run();
+    for (int64_t step = 0; step <= config.steps; step++) made_bend(&run, "weights", step, "ln_f.bias", 0.0, 0.5);
+    for (int64_t step = 1; step <= config.steps; step++) {
+      made_bend(&run, "moments1", step, "ln_f.bias", 0.0, 1e-22);
+      made_bend(&run, "moments2", step, "ln_f.bias", 0.0, flushed ? 0.0 : 1e-43);
+    }
+    check(2); /* red elsewhere: these are not the case's gradients */
+    CHECK(outcome_of("update") == OUTCOME_PASS);
+    made_bend(&run, "moments2", 1, "ln_f.bias", 0.0, 1e-37);
+    check(2);
+    CHECK(outcome_of("update") == OUTCOME_FAIL);
+    made_free(&run);
+  }
+}
+
+/* The check of updates, or a part of it, is SKIPPED with that text. */
+static bool update_lacks(const char *part)
+{
+  for (int i = 0; i < said.n_verdicts; i++)
+    if (strcmp(said.verdicts[i].check, "update") == 0 && said.verdicts[i].outcome == OUTCOME_SKIPPED && strstr(said.verdicts[i].sentence, part)) return true;
+  return false;
+}
+
+static void narrow_dumps_and_gaps_are_no_evidence_of_updates(void)
+{
+  make_run(); /* masters as bf16 */
+  for (int64_t step = 1; step <= config.steps; step++) narrow("weights", step);
+  CHECK(check(3) == OUTCOME_PASS);
+  CHECK(update_lacks("weights are told in a type narrower than float32"));
+  made_free(&run);
+  make_run(); /* a wrong rule behind them is not seen, and not told to be right */
+  made_bend(&run, "weights", 1, "ln_f.bias", 1.0, 1e-4);
+  for (int64_t step = 1; step <= config.steps; step++) narrow("weights", step);
+  strip(2);
+  CHECK(check_as_it_is(1) == OUTCOME_PASS);
+  CHECK_TEXT_HAS(said.sentence, "PASS at level 1");
+  CHECK_TEXT_HAS(said.unseen, "masters that are rounded");
+  made_free(&run);
+  make_run();
+  for (int64_t step = 1; step <= config.steps; step++) narrow("moments2", step);
+  CHECK(check(3) == OUTCOME_PASS);
+  CHECK(update_lacks("moments are told in a type narrower"));
+  made_free(&run);
+  make_run(); /* no moments beside gradients */
+  leave_out("moments1", 0, config.steps);
+  leave_out("moments2", 0, config.steps);
+  CHECK(check(3) == OUTCOME_PASS);
+  CHECK(update_lacks("no moments"));
+  made_free(&run);
+}
+
+/* Weights and moments at the ends alone show no update; they must be what updates can make. */
+static void ends_alone_are_no_level_and_no_garbage(void)
+{
+  for (int twist = 0; twist < 4; twist++) {
+    make_run();
+    strip(2);
+    leave_out("weights", 1, config.steps - 1);
+    leave_out("moments1", 1, config.steps - 1);
+    leave_out("moments2", 1, config.steps - 1);
+    if (twist == 1) made_bend(&run, "weights", config.steps, "ln_f.bias", 0.0, 7.0);
+    if (twist == 2) made_bend(&run, "moments2", config.steps, "ln_f.bias", -1.0, -1e-9);
+    if (twist == 3) narrow("weights", config.steps);
+    CHECK(check_as_it_is(1) == (twist == 1 || twist == 2 ? OUTCOME_FAIL : OUTCOME_PASS));
+    if (twist == 1) CHECK_TEXT_HAS(said.sentence, "updates of Adam reach");
+    if (twist == 2) CHECK_TEXT_HAS(said.sentence, "a mean of squares is never negative");
+    made_free(&run);
+  }
 }
 
 /* --- micro-batches ------------------------------------------------------------------------------------- */
@@ -597,6 +711,9 @@ int main(void)
     TEST(a_case_is_made),
     TEST(a_right_run_passes_at_the_level_of_what_it_shows),
     TEST(a_twist_is_red_where_it_can_be_seen_and_named),
+    TEST(moments_below_the_smallest_normal_number_are_zero),
+    TEST(narrow_dumps_and_gaps_are_no_evidence_of_updates),
+    TEST(ends_alone_are_no_level_and_no_garbage),
     TEST(weights_of_micro_batches_name_the_cause),
     TEST(settings_that_the_case_cannot_judge_are_refused_with_what_is_valid),
     TEST(another_case_and_no_case_are_refused),

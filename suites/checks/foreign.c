@@ -2,6 +2,7 @@
 #include "foreign.h"
 #include "evidence.h"
 #include "observed.h"
+#include "update.h"
 
 #include <string.h>
 
@@ -15,7 +16,8 @@ static bool shows(const struct run_data *run, const char *what)
 int foreign_level(const struct run_data *run)
 {
   if (shows(run, "gradients")) return 3;
-  if (shows(run, "weights") || shows(run, "moments1")) return 2;
+  for (int64_t step = 0; step < run->config.steps; step++)
+    if (update_shown(run, step, true)) return 2;
   return evidence_tells(run, "step", NULL) ? 1 : 0;
 }
 
@@ -30,18 +32,24 @@ static bool no_later_gradients(const struct run_data *run)
 {
   return observed_has(run, 0) && !shows(run, "gradients") && run->config.steps > 1 && !observed_has(run, run->config.steps - 1);
 }
-static bool no_weights_after(const struct run_data *run)
+static int updates_shown(const struct run_data *run)
 {
-  return !(evidence_has_tensors(run, "weights", 0) && evidence_has_tensors(run, "weights", 1) &&
-           (evidence_has_tensors(run, "gradients", 0) || evidence_has_tensors(run, "moments2", 1)));
+  int n = 0;
+  for (int64_t step = 0; step < run->config.steps; step++) n += update_shown(run, step, false);
+  return n;
 }
-static bool no_later_weights(const struct run_data *run)
+static bool no_weights_after(const struct run_data *run) { return updates_shown(run) == 0; }
+static bool no_later_weights(const struct run_data *run) { return !no_weights_after(run) && updates_shown(run) < run->config.steps; }
+static bool no_moments(const struct run_data *run) { return !no_weights_after(run) && !(shows(run, "moments1") && shows(run, "moments2")); }
+static bool is_narrow(const struct run_data *run, const char *what)
 {
-  if (no_weights_after(run)) return false;
-  for (int64_t step = 2; step <= run->config.steps; step++)
-    if (!evidence_has_tensors(run, "weights", step) || !(shows(run, "gradients") || evidence_has_tensors(run, "moments2", step))) return true;
+  for (int64_t step = 0; step <= run->config.steps; step++)
+    if (evidence_has_tensors(run, what, step) && !update_wide(run, what, step)) return true;
   return false;
 }
+static bool narrow_weights(const struct run_data *run) { return is_narrow(run, "weights"); }
+static bool narrow_moments(const struct run_data *run) { return is_narrow(run, "moments1") || is_narrow(run, "moments2"); }
+static bool narrow_gradients(const struct run_data *run) { return is_narrow(run, "gradients"); }
 
 static const struct {
   const char *check, *observable;
@@ -56,6 +64,10 @@ static const struct {
   {"update", "O6", no_rate, "no learning rate", "a schedule that is ahead or behind, but for what weights show of it"},
   {"update", "O6", no_weights_after, "no weights before and after a step with its gradients or moments",
    "decay where it does not belong, missing bias correction, moments or weights updated wrongly"},
+  {"update", "O6", no_moments, "no moments", "moments that are wrong, but for what the weights after them show of it"},
+  {"update", "O6", narrow_weights, "weights are told in a type narrower than float32", "masters that are rounded to it, and any update that is wrong"},
+  {"update", "O6", narrow_moments, "moments are told in a type narrower than float32", "moments and updates from them that are wrong"},
+  {"update", "O6", narrow_gradients, "gradients are told in a type narrower than float32", "moments that are not those of the gradients"},
   {"update", "O6", no_later_weights, "weights, gradients or moments of some steps are missing", "what goes wrong in those updates"},
 };
 

@@ -19,7 +19,7 @@ void foreign_replicas(const struct run_data *run, struct verdict *out);
  * other name: the ranks that name it.  Point-to-point calls (send, recv) and those of the group "other" are passed over. */
 void foreign_trace(const struct run_data *run, struct verdict *out);
 
-/* What can be judged: 1 records of steps, 2 weights or moments, 3 gradients; 0: nothing. */
+/* What can be judged: 1 records of steps, 2 updates (weights before and after one, and moments), 3 gradients; 0: nothing. */
 int foreign_level(const struct run_data *run);
 
 /* A part of a check that passed without it: what the run left out, and what could not be seen for it.  The i-th of `check`; false: no

@@ -174,7 +174,10 @@ static enum err judge_tensor(struct ledger *l, const struct safetensor *t)
   return ERR_OK;
 }
 
-static bool is_there(const struct run_data *run, const char *what, int64_t step) { return !run->foreign || evidence_has_tensors(run, what, step); }
+static bool is_there(const struct run_data *run, const char *what, int64_t step)
+{
+  return !run->foreign || (evidence_has_tensors(run, what, step) && update_wide(run, what, step));
+}
 
 static enum err open_ledger(struct ledger *l)
 {
@@ -245,9 +248,7 @@ bool update_forgets(const struct run_data *run)
 static enum err judge_foreign(struct ledger *l)
 {
   const struct update_rule asked = {0};
-  bool gradients = evidence_has_tensors(l->run, "weights", 0) && !evidence_has_tensors(l->run, "moments2", 1); /* these tell it nearer */
-  for (int64_t step = 0; step < l->steps; step++) gradients = gradients && evidence_has_tensors(l->run, "gradients", step);
-  if (gradients) TRY(judge_weights(l));
+  if (update_by_gradients(l->run, true)) TRY(judge_weights(l));
   return update_by_moments(l->run, l->rule ? l->rule : &asked, &l->worst);
 }
 
@@ -284,10 +285,12 @@ void update_judge(const struct run_data *run, const struct companion *wanted, co
     verdict_say(out, OUTCOME_INVALID, "only %lld of %lld steps left evidence", (long long)l.steps, (long long)run->config.steps);
     return;
   }
+  if (run->foreign && !update_squares(run, out)) return;
   if ((run->foreign ? judge_foreign(&l) : judge_weights(&l)) != ERR_OK) {
     verdict_say(out, OUTCOME_INVALID, "updates cannot be recomputed: %s", err_text());
     return;
   }
+  if (run->foreign && l.worst.over == 0 && !update_reaches(run, out)) return;
   if (run->foreign && l.worst.seen == 0) {
     conclude_scalars(run, out);
     return;

@@ -47,4 +47,23 @@ double update_rate(const struct run_data *run, const struct update_rule *rule, i
 /* Relative rounding of elements as stored, beyond float32's. */
 double update_stored(const struct safetensor *t);
 
+/* --- what a foreign run shows of its updates (update_shown.c) ---
+ *
+ * Weights, moments and gradients in a type narrower than float32, that of the state, are no evidence of an update: that type rounds away
+ * what one does. */
+
+/* Every tensor of that dump is float32 or wider; true too where it cannot be read, which whoever reads it says. */
+bool update_wide(const struct run_data *run, const char *what, int64_t step);
+/* Weights before and after the step are named, and what explains them: moments after it, or the gradients of all steps.  wide: in types that
+ * are evidence. */
+bool update_shown(const struct run_data *run, int64_t step, bool wide);
+/* The latter: gradients from the first step on, and no moments. */
+bool update_by_gradients(const struct run_data *run, bool wide);
+
+/* Second moments as shown are not negative.  False: *out says which is. */
+bool update_squares(const struct run_data *run, struct verdict *out);
+/* Of updates that are not shown: the weights shown before and after are no farther apart than any gradients could move them.  False: *out
+ * says which are, or what cannot be read. */
+bool update_reaches(const struct run_data *run, struct verdict *out);
+
 #endif

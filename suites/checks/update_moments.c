@@ -8,7 +8,8 @@
  * Each step begins from what was stored before it, so errors do not add up.  Bounds count roundings of float32: 4 ulp of the largest
  * term for m', twice that for v', which squares a rounded number; a g that is made of two moments has their roundings, made larger by
  * 1 / (1 - beta1).  A dumped g may have been added up from parts after these were clipped, or in another order for the dump: parts that
- * cancel are of the tensor's typical size, so it has 4 ulp of that.
+ * cancel are of the tensor's typical size, so it has 4 ulp of that.  Below float32's smallest normal number there is no ulp, and devices
+ * may flush to zero: what is less counts as zero.  Types narrower than float32 are no evidence (update.h).
  */
 #include "bound.h"
 #include "observed.h"
@@ -17,6 +18,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const double smallest = 0x1p-126; /* normal float32 */
 
 enum { M, M_AFTER, V, V_AFTER, W, W_AFTER, G, FILES };
 
@@ -27,7 +30,7 @@ struct state {
   double factor, lr;
   struct safetensors *files[FILES];
   double typical;           /* root mean square of the tensor's gradient times the factor; 0: not dumped */
-  double *x[FILES], stored[FILES]; /* of one tensor; NULL where it is not shown; m and v before step 0 are zero */
+  double *x[FILES];         /* of one tensor; NULL where it is not shown; m and v before step 0 are zero */
   struct worst *worst;
 };
 
@@ -39,7 +42,7 @@ static enum err open_step(struct state *s)
     int after;
   } kinds[FILES] = {{"moments1", 0}, {"moments1", 1}, {"moments2", 0}, {"moments2", 1}, {"weights", 0}, {"weights", 1}, {"gradients", 0}};
   for (int i = 0; i < FILES; i++)
-    if (evidence_has_tensors(s->run, kinds[i].what, s->step + kinds[i].after))
+    if (evidence_has_tensors(s->run, kinds[i].what, s->step + kinds[i].after) && update_wide(s->run, kinds[i].what, s->step + kinds[i].after))
       TRY(evidence_tensors(s->run, kinds[i].what, s->step + kinds[i].after, &s->files[i]));
   return ERR_OK;
 }
@@ -65,14 +68,12 @@ static enum err read_tensor(struct state *s, const char *name, int64_t n)
   for (int i = 0; i < FILES; i++) {
     const bool begins = (i == M || i == V) && s->step == 0;
     const struct safetensor *t = s->files[i] ? safetensors_find(s->files[i], name) : NULL;
-    s->stored[i] = 0.0;
     if (s->files[i] == NULL && !begins) continue;
     if (s->files[i] != NULL && (t == NULL || tensor_count(&t->data) != n))
       FAIL(ERR_FORMAT, "%s is not in all files of step %lld with one shape", name, (long long)s->step);
     s->x[i] = calloc((size_t)n + 1, sizeof **s->x);
     if (s->x[i] == NULL) FAIL(ERR_MEMORY, "%lld elements", (long long)n);
     if (t == NULL) continue;
-    s->stored[i] = update_stored(t);
     TRY(evidence_elements(&t->data, s->x[i]));
   }
   double squares = 0.0;
@@ -109,19 +110,17 @@ static void judge_tensor(struct state *s, const char *name, int64_t n, bool deca
     const bool dumped = x[G] != NULL;
     double g = dumped ? x[G][k] * s->factor : (after - keep) / (1.0 - c->beta1); /* NaN: not known */
     if (dumped && s->rule->coupled && x[W]) g += update_decay(c, s->rule, decay) * x[W][k];
-    const double off = dumped ? fabs(g) * s->stored[G] + ulp4 * s->typical : (ulp4 / 2 + s->stored[M] + s->stored[M_AFTER]) * (fabs(after) + fabs(keep)) / (1.0 - c->beta1);
+    const double off = dumped ? ulp4 * s->typical : (ulp4 / 2 * (fabs(after) + fabs(keep)) + 2.0 * smallest) / (1.0 - c->beta1);
     if (frozen) continue;
     if (dumped && x[M] && x[M_AFTER])
-      see(&first, fabs(after - keep - (1.0 - c->beta1) * g),
-          (ulp4 + s->stored[M_AFTER] + s->stored[M]) * (fabs(keep) + fabs((1.0 - c->beta1) * g)) + (1.0 - c->beta1) * off, k);
+      see(&first, fabs(after - keep - (1.0 - c->beta1) * g), ulp4 * (fabs(keep) + fabs((1.0 - c->beta1) * g)) + 2.0 * smallest + (1.0 - c->beta1) * off, k);
     if ((dumped || (x[M] && x[M_AFTER])) && x[V] && x[V_AFTER]) {
       const double want = c->beta2 * x[V][k] + (1.0 - c->beta2) * g * g;
-      see(&second, fabs(x[V_AFTER][k] - want), (2.0 * ulp4 + s->stored[V_AFTER] + s->stored[V]) * want + (1.0 - c->beta2) * (2.0 * fabs(g) + off) * off, k);
+      see(&second, fabs(x[V_AFTER][k] - want), 2.0 * ulp4 * want + 2.0 * smallest + (1.0 - c->beta2) * (2.0 * fabs(g) + off) * off, k);
     }
     if (x[W] && x[W_AFTER] && x[M_AFTER] && x[V_AFTER]) {
       const double want = update_weight(c, s->rule, s->step + 1, s->lr, decay, x[W][k], after, x[V_AFTER][k]);
-      const double size = fmax(fmax(fabs(x[W][k]), fabs(x[W_AFTER][k])), s->lr), moments = s->stored[M_AFTER] + s->stored[V_AFTER];
-      see(&weight, fabs(x[W_AFTER][k] - want), (ulp4 + s->stored[W] + s->stored[W_AFTER]) * size + moments * fabs(want - x[W][k]), k);
+      see(&weight, fabs(x[W_AFTER][k] - want), ulp4 * fmax(fmax(fabs(x[W][k]), fabs(x[W_AFTER][k])), s->lr), k);
     }
   }
   tell(&first, s, "first moment of ", name);

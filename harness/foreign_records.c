@@ -115,6 +115,28 @@ static void name_of(const json_t *record, int k, char *out, size_t bytes)
            replica ? evidence_text(record, "got.what") : "", replica ? evidence_text(record, "got.group") : "");
 }
 
+/* A kind that nobody knows may be a slip of the pen, and what it tells would go unseen.  False: a verdict is said. */
+static bool judge_kind(const json_t *record, struct verdict *out)
+{
+  const char *kind = record_get_text(record, "kind");
+  char valid[160] = "";
+  if (record_kind_known(kind)) return true;
+  for (int k = 0; k < KINDS; k++) snprintf(valid + strlen(valid), sizeof valid - strlen(valid), "%s%s", k ? ", " : "", kinds[k].kind);
+  verdict_say(out, OUTCOME_INVALID, "kind '%.40s' of a record is not known; valid: %s, or another of the schema's", kind, valid);
+  return false;
+}
+
+/* The run's own count of its ranks.  False: a verdict is said. */
+static bool judge_ranks(const struct run_data *run, const json_t *record, struct verdict *out)
+{
+  const struct run_config *c = &run->config;
+  const int64_t told = record_get_int(record, "got.ranks", config_ranks(c));
+  if (told == config_ranks(c)) return true;
+  verdict_say(out, OUTCOME_INVALID, "got.ranks %lld of the run record; set.dp %lld, set.tp %lld and set.pp %lld make %lld", (long long)told,
+              (long long)c->dp, (long long)c->tp, (long long)c->pp, (long long)config_ranks(c));
+  return false;
+}
+
 /* False: a verdict is said. */
 static bool judge_record(const struct run_data *run, const json_t *record, int k, json_t *told, struct verdict *out)
 {
@@ -146,6 +168,8 @@ void foreign_records_judge(const struct run_data *run, struct verdict *out)
     const json_t *record = json_array_get(run->records, i);
     const int k = kind_of(record);
     if (k >= 0) good = judge_record(run, record, k, told, out);
+    else good = judge_kind(record, out);
+    if (good && evidence_is(record, "run")) good = judge_ranks(run, record, out);
   }
   json_decref(told);
   if (good) verdict_say(out, OUTCOME_PASS, "%zu records, each in its place, none told twice", n);

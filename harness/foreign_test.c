@@ -565,6 +565,45 @@ static void a_cut_last_line_is_dropped_and_garbage_is_named(void)
   made_free(&run);
 }
 
+static void lines_of_other_programs_are_read_or_said_what_they_lack(void)
+{
+  static const struct {
+    const char *line, *part;
+  } lines[] = {{"{\"kind\":\"step\"}\n", "no schema"},
+               {"{\"schema\":2,\"kind\":\"step\"}\n", "another schema"},
+               {"{\"schema\":1}\n", "no kind"},
+               {"[1]\n", "not an object"}};
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    make_run();
+    strip(3);
+    write_records(&run.data, run.dir);
+    append(lines[i].line);
+    CHECK_ERR(foreign_check(run.dir, against, &said), ERR_FORMAT);
+    CHECK_TEXT_HAS(err_text(), lines[i].part);
+    err_clear();
+    made_free(&run);
+  }
+  make_run();
+  strip(3);
+  write_records(&run.data, run.dir);
+  append("\n  \n{\"schema\": 1, \"kind\": \"time\", \"rank\": 0, \"step\": 1, \"own.text\": \"a NaN \\\" NaN\", \"own.value\": -Infinity}\n\n");
+  CHECK_OK(foreign_check(run.dir, against, &said));
+  CHECK(said.outcome == OUTCOME_PASS);
+  foreign_release(&said);
+  made_free(&run);
+  make_run(); /* a loss as Python's json writes it */
+  strip(1);
+  made_drop(&run, "step", 0, 1, -1);
+  write_records(&run.data, run.dir);
+  append("{\"schema\": 1, \"kind\": \"step\", \"rank\": 0, \"step\": 1, \"got.loss_sum\": NaN, \"got.valid_tokens\": 35, \"got.loss\": NaN}\n");
+  CHECK_OK(foreign_check(run.dir, against, &said));
+  CHECK(said.outcome == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(verdict_of("finite")->sentence, "is not a finite number at step 1");
+  CHECK_TEXT_HAS(said.first, "step 1, finite");
+  foreign_release(&said);
+  made_free(&run);
+}
+
 static void records_out_of_place_are_invalid(void)
 {
   static const struct {
@@ -576,6 +615,8 @@ static void records_out_of_place_are_invalid(void)
     {"{\"schema\":1,\"kind\":\"batch\",\"rank\":0,\"step\":0,\"microbatch\":6}", "microbatch of a batch record"},
     {"{\"schema\":1,\"kind\":\"step\",\"rank\":0,\"step\":0,\"got.norm\":1.0}", "told twice; are there two runs"},
     {"{\"schema\":1,\"kind\":\"tensors\",\"rank\":1,\"step\":0,\"got.what\":\"weights\",\"got.file\":\"x\"}", "told twice"},
+    {"{\"schema\":1,\"kind\":\"setp\",\"rank\":0,\"step\":0}", "kind 'setp' of a record is not known; valid: run, done, step"},
+    {"{\"schema\":1,\"kind\":\"run\",\"got.ranks\":4}", "got.ranks 4 of the run record; set.dp 2"},
     {"{\"schema\":1,\"kind\":\"done\",\"rank\":0,\"got.error\":3}", "got.error of a done record; valid: text"},
   };
   for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -718,6 +759,7 @@ int main(void)
     TEST(settings_that_the_case_cannot_judge_are_refused_with_what_is_valid),
     TEST(another_case_and_no_case_are_refused),
     TEST(a_cut_last_line_is_dropped_and_garbage_is_named),
+    TEST(lines_of_other_programs_are_read_or_said_what_they_lack),
     TEST(records_out_of_place_are_invalid),
     TEST(holes_in_what_is_shown_never_pass),
     TEST(larger_micro_batches_are_judged_by_sums),

@@ -45,7 +45,7 @@ enum err record_end(struct record_file *f);
 /* All records of a file; a last line cut short by a kill is dropped and counted.
  * *out: array of objects, new reference.  Fails: ERR_IO, ERR_FORMAT (path:line). */
 enum err record_read(const char *path, json_t **out, int *cut);
-/* The same of another program, which need not say `case`. */
+/* The same of another program, which need not say `case`, may leave lines blank and write NaN, Infinity and -Infinity as Python's json does. */
 enum err record_read_foreign(const char *path, json_t **out, int *cut);
 /* The value of a whole key ("got.loss"); "nan", "inf", "-inf" become what they say; missing: fallback. */
 double record_get_real(const json_t *record, const char *key, double fallback);

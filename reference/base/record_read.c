@@ -6,21 +6,68 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Python's json writes NaN, Infinity and -Infinity, which JSON has no words for: as ours spells them, outside of texts.  NULL: no memory.
+ * Owner: the caller. */
+static char *spell_out(const char *line, size_t n, size_t *length)
+{
+  static const char *const words[][2] = {{"-Infinity", "\"-inf\""}, {"Infinity", "\"inf\""}, {"NaN", "\"nan\""}};
+  char *out = malloc(2 * n + 1), *to = out;
+  bool inside = false;
+  for (size_t i = 0; out != NULL && i < n;) {
+    size_t word = 0;
+    while (!inside && word < 3 && strncmp(line + i, words[word][0], strlen(words[word][0])) != 0) word++;
+    if (!inside && word < 3) {
+      i += strlen(words[word][0]);
+      to = stpcpy(to, words[word][1]);
+      continue;
+    }
+    if (inside && line[i] == '\\' && i + 1 < n) *to++ = line[i++];
+    else if (line[i] == '"') inside = !inside;
+    *to++ = line[i++];
+  }
+  *length = out ? (size_t)(to - out) : 0;
+  return out;
+}
+
+static json_t *load(const char *line, size_t n, bool foreign, json_error_t *error)
+{
+  json_t *record = json_loadb(line, n, JSON_REJECT_DUPLICATES, error);
+  json_error_t again;
+  size_t length;
+  if (record != NULL || !foreign) return record;
+  char *spelled = spell_out(line, n, &length);
+  if (spelled != NULL) record = json_loadb(spelled, length, JSON_REJECT_DUPLICATES, &again);
+  free(spelled);
+  return record;
+}
+
+/* What it lacks to be one; NULL: nothing. */
+static const char *lacks(const json_t *record, bool foreign)
+{
+  const json_t *schema = json_object_get(record, "schema");
+  if (!json_is_object(record)) return "not an object";
+  if (schema == NULL) return "no schema";
+  if (!json_is_integer(schema) || json_integer_value(schema) != RECORD_SCHEMA) return "another schema";
+  if (!json_is_string(json_object_get(record, "kind"))) return "no kind";
+  return foreign || json_is_string(json_object_get(record, "case")) ? NULL : "no case";
+}
+
 static enum err read_line(const char *path, int number, const char *line, size_t n, bool foreign, json_t *records, int *cut)
 {
   const bool ended = line[n - 1] == '\n';
   json_error_t error;
-  json_t *record = json_loadb(line, ended ? n - 1 : n, JSON_REJECT_DUPLICATES, &error);
+  if (foreign && strspn(line, " \t\r\n") == n) return ERR_OK;
+  json_t *record = load(line, ended ? n - 1 : n, foreign, &error);
   if (record == NULL && !ended) {
     (*cut)++;
     return ERR_OK;
   }
   if (record == NULL) FAIL(ERR_FORMAT, "%s:%d: %s", path, number, error.text);
-  const json_t *schema = json_object_get(record, "schema");
-  if (!json_is_integer(schema) || json_integer_value(schema) != RECORD_SCHEMA || !json_is_string(json_object_get(record, "kind")) ||
-      !(foreign || json_is_string(json_object_get(record, "case")))) {
+  const char *lacking = lacks(record, foreign);
+  if (lacking != NULL) {
     json_decref(record);
-    FAIL(ERR_FORMAT, "%s:%d: not a record; valid: an object with \"schema\": %d%s", path, number, RECORD_SCHEMA, foreign ? " and kind" : ", kind and case");
+    FAIL(ERR_FORMAT, "%s:%d: not a record: %s; valid: an object with \"schema\": %d%s", path, number, lacking, RECORD_SCHEMA,
+         foreign ? " and kind" : ", kind and case");
   }
   if (json_array_append_new(records, record) != 0) FAIL(ERR_MEMORY, "%s:%d: no memory for a record", path, number);
   return ERR_OK;

@@ -172,6 +172,7 @@ static void the_page_has_the_cases_own_numbers(void)
   CHECK(strstr(text, "{{") == NULL && strstr(text, "}}") == NULL);
   CHECK_TEXT_HAS(text, "1 blocks, 2 heads of 3 channels, C = 6 channels, 8 positions, 11 tokens");
   CHECK_TEXT_HAS(text, "int32 [12, 8]");
+  CHECK_TEXT_HAS(text, "step 1 begins with row 6");
   CHECK_TEXT_HAS(text, "| `h.N.attn.c_attn.weight` | [6, 18] | yes |\n| `h.N.attn.c_attn.bias` | [18] | no |");
   CHECK_TEXT_HAS(text, "min(1, 0.5 / (norm + 1e-6))");
   CHECK_TEXT_HAS(text, "| 0 | 0.0005 | ");

@@ -162,17 +162,36 @@ static void find_worst(struct foreign *f)
   }
 }
 
-/* Earliest step; in it the first observable, which is the order of the list. */
-static void find_first(struct foreign *f)
+/* The FAIL of the earliest step; in it of the first observable, which is the order of the list.  NULL: none names a step. */
+static const struct verdict *earliest(const struct foreign *f)
 {
   const struct verdict *first = NULL;
   for (int i = 0; i < f->n_verdicts; i++) {
     const struct verdict *v = &f->verdicts[i];
     if (v->outcome == OUTCOME_FAIL && v->first[0] != '\0' && (first == NULL || v->first_step < first->first_step)) first = v;
   }
+  return first;
+}
+
+static void find_first(struct foreign *f)
+{
+  const struct verdict *first = earliest(f);
   if (first == NULL) return;
   if (first->first_step < 0) snprintf(f->first, sizeof f->first, "before step 0, %s (%s): %s", first->check, first->observable, first->first);
   else snprintf(f->first, sizeof f->first, "step %lld, %s (%s): %s", (long long)first->first_step, first->check, first->observable, first->first);
+}
+
+/* What the one sentence tells: records that are not in their places, for the rest follows from them; a run that did not end; the first
+ * divergence; or else the first check with that outcome. */
+static const struct verdict *telling(const struct foreign *f)
+{
+  const struct verdict *first = f->outcome == OUTCOME_FAIL ? earliest(f) : NULL;
+  if (f->verdicts[0].outcome != OUTCOME_PASS) return &f->verdicts[0];
+  for (int i = 1; i < f->n_verdicts; i++) {
+    const struct verdict *v = &f->verdicts[i];
+    if (v->outcome == f->outcome && (first == NULL || strcmp(v->check, "ends") == 0)) return v;
+  }
+  return first;
 }
 
 static void conclude(struct foreign *f)
@@ -187,12 +206,12 @@ static void conclude(struct foreign *f)
     snprintf(f->sentence, sizeof f->sentence, "PASS at level %d: %d checks passed%s", f->level, judged, f->unseen[0] ? ", not all that they can see was shown" : "");
   else if (f->level == 0)
     snprintf(f->sentence, sizeof f->sentence, "%s: nothing that can be judged: no records of steps, no updates, no gradients", outcome_name(f->outcome));
-  for (int i = 0; f->outcome != OUTCOME_PASS && f->level > 0 && i < f->n_verdicts; i++) {
-    const struct verdict *v = &f->verdicts[i];
-    if (v->outcome != f->outcome) continue;
-    snprintf(f->sentence, sizeof f->sentence, "%s at level %d: %s (%s): %s", outcome_name(f->outcome), f->level, v->check, v->observable, v->sentence);
-    break;
-  }
+  if (f->outcome == OUTCOME_PASS || f->level == 0) return;
+  const struct verdict *v = telling(f);
+  const bool elsewhere = v != NULL && v->outcome == OUTCOME_FAIL && v->first_step >= 0 && strcmp(v->check, "ends") != 0 && strstr(v->sentence, v->first) == NULL;
+  if (v != NULL)
+    snprintf(f->sentence, sizeof f->sentence, "%s at level %d: %s (%s): %s%s%s", outcome_name(f->outcome), f->level, v->check, v->observable,
+             elsewhere ? v->first : "", elsewhere ? " is the first to differ; " : "", v->sentence);
 }
 
 enum err foreign_check(const char *dir, const char *against, struct foreign *out)

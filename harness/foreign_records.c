@@ -100,6 +100,9 @@ static const char *fault_of(const struct run_data *run, const json_t *record, in
   *most = -1;
   json_object_foreach((json_t *)record, key, value)
   {
+    char whole[80];
+    snprintf(whole, sizeof whole, "got.%.70s", key);
+    if (record_key_type(kinds[k].kind, whole) != NULL) return key; /* its prefix is missing */
     const char *type = strncmp(key, "got.", 4) == 0 ? record_key_type(kinds[k].kind, key) : NULL;
     if (type != NULL && !record_type_fits(type, value)) return key;
   }
@@ -146,15 +149,21 @@ static bool judge_record(const struct run_data *run, const json_t *record, int k
   describe(record, text, sizeof text);
   if (fault != NULL && most >= 0)
     verdict_say(out, OUTCOME_INVALID, "%s of a %s record; valid: a whole number in 0..%lld: %s", fault, kinds[k].kind, (long long)most, text);
+  else if (fault != NULL && strncmp(fault, "got.", 4) != 0)
+    verdict_say(out, OUTCOME_INVALID, "%s of a %s record; valid: got.%s: %s", fault, kinds[k].kind, fault, text);
   else if (fault != NULL)
     verdict_say(out, OUTCOME_INVALID, "%s of a %s record; valid: %s: %s", fault, kinds[k].kind, record_key_type(kinds[k].kind, fault), text);
   if (fault != NULL) return false;
   name_of(record, k, name, sizeof name);
-  if (json_object_get(told, name) != NULL) {
+  const json_t *before = json_object_get(told, name);
+  const long long rank = (long long)evidence_rank(record), other = (long long)json_integer_value(before);
+  if (before != NULL && other != rank)
+    verdict_say(out, OUTCOME_INVALID, "a %s record is told twice, by ranks %lld and %lld; one is to tell of it (a micro-batch belongs to one replica): %s",
+                kinds[k].kind, other, rank, text);
+  else if (before != NULL)
     verdict_say(out, OUTCOME_INVALID, "a %s record is told twice; are there two runs in the directory? %s", kinds[k].kind, text);
-    return false;
-  }
-  json_object_set_new(told, name, json_true());
+  if (before != NULL) return false;
+  json_object_set_new(told, name, json_integer(rank));
   return true;
 }
 

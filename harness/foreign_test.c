@@ -384,6 +384,44 @@ static void narrow_dumps_and_gaps_are_no_evidence_of_updates(void)
   made_free(&run);
 }
 
+/* The files' own type is named, not what it resembles. */
+static void a_narrow_file_is_its_own_cause(void)
+{
+  make_run();
+  for (int64_t step = 0; step < config.steps; step++) narrow("gradients", step);
+  CHECK(check(3) == OUTCOME_FAIL);
+  CHECK(strcmp(said.diagnosis.fault, "tensors-told-narrow") == 0);
+  made_free(&run);
+  make_run();
+  narrow("weights", 0);
+  CHECK(check(3) == OUTCOME_FAIL);
+  CHECK(strcmp(said.diagnosis.fault, "tensors-told-narrow") == 0);
+  made_free(&run);
+}
+
+static void counted_padding_and_a_short_run_are_named(void)
+{
+  make_run();
+  strip(3);
+  for (int64_t step = 0; step < config.steps; step++) {
+    for (int64_t m = 0; m < 6; m++)
+      for (int rank = 0; rank < 2; rank++) {
+        if (evidence_record(&run.data, "batch", rank, step, m)) made_set(&run, "batch", rank, step, m, "got.valid_tokens", json_integer(config.sequence));
+        if (evidence_record(&run.data, "microbatch", rank, step, m)) made_set(&run, "microbatch", rank, step, m, "got.valid_tokens", json_integer(config.sequence));
+      }
+    for (int rank = 0; rank < 2; rank++) made_set(&run, "step", rank, step, -1, "got.valid_tokens", json_integer(6 * config.sequence));
+  }
+  CHECK(check(3) == OUTCOME_FAIL);
+  if (!CHECK(strcmp(said.diagnosis.fault, "padding-counted") == 0)) fprintf(stderr, "'%s'\n", said.diagnosis.fault);
+  CHECK_TEXT_HAS(verdict_of("loss")->sentence, "micro-batch 0 of step 0 counts 8 valid tokens");
+  made_free(&run);
+  make_run();
+  made_drop(&run, "step", -1, 2, -1);
+  CHECK(check(3) == OUTCOME_FAIL);
+  CHECK_TEXT_HAS(said.sentence, "the run ended after 2 of 3 steps");
+  made_free(&run);
+}
+
 /* Weights and moments at the ends alone show no update; they must be what updates can make. */
 static void ends_alone_are_no_level_and_no_garbage(void)
 {
@@ -614,7 +652,9 @@ static void records_out_of_place_are_invalid(void)
     {"{\"schema\":1,\"kind\":\"step\",\"rank\":0,\"step\":3}", "valid: a whole number in 0..2"},
     {"{\"schema\":1,\"kind\":\"batch\",\"rank\":0,\"step\":0,\"microbatch\":6}", "microbatch of a batch record"},
     {"{\"schema\":1,\"kind\":\"step\",\"rank\":0,\"step\":0,\"got.norm\":1.0}", "told twice; are there two runs"},
-    {"{\"schema\":1,\"kind\":\"tensors\",\"rank\":1,\"step\":0,\"got.what\":\"weights\",\"got.file\":\"x\"}", "told twice"},
+    {"{\"schema\":1,\"kind\":\"tensors\",\"rank\":1,\"step\":0,\"got.what\":\"weights\",\"got.file\":\"x\"}", "told twice, by ranks 0 and 1"},
+    {"{\"schema\":1,\"kind\":\"done\",\"rank\":0,\"error\":\"\"}", "error of a done record; valid: got.error"},
+    {"{\"schema\":1,\"kind\":\"microbatch\",\"rank\":1,\"step\":0,\"microbatch\":0}", "told twice, by ranks 0 and 1"},
     {"{\"schema\":1,\"kind\":\"setp\",\"rank\":0,\"step\":0}", "kind 'setp' of a record is not known; valid: run, done, step"},
     {"{\"schema\":1,\"kind\":\"run\",\"got.ranks\":4}", "got.ranks 4 of the run record; set.dp 2"},
     {"{\"schema\":1,\"kind\":\"done\",\"rank\":0,\"got.error\":3}", "got.error of a done record; valid: text"},
@@ -629,6 +669,7 @@ static void records_out_of_place_are_invalid(void)
       CHECK(said.outcome != OUTCOME_PASS);
       CHECK(outcome_of("records") == OUTCOME_INVALID);
       CHECK_TEXT_HAS(verdict_of("records")->sentence, lines[i].part);
+      CHECK_TEXT_HAS(said.sentence, lines[i].part);
     }
     foreign_release(&said);
     made_free(&run);
@@ -717,12 +758,14 @@ static void orders_of_collectives_are_compared_within_a_group(void)
   static const struct {
     const char *zero, *one;
     enum outcome outcome;
-  } pairs[] = {{"allreduce dp float32 4", "allreduce dp float32 4", OUTCOME_PASS},
-               {"allreduce dp float32 4", "allreduce dp float32 5", OUTCOME_FAIL},
-               {"allreduce dp float32 4", "allgather dp float32 4", OUTCOME_FAIL},
-               {"send pp float32 4", "recv pp float32 4", OUTCOME_PASS},
-               {"allreduce dp0 float32 4", "allreduce dp1 float32 9", OUTCOME_PASS},
-               {"3 allreduce dp host float32 4 16 0", "3 allreduce dp host float32 4 16 3", OUTCOME_PASS}};
+    const char *cause;
+  } pairs[] = {{"allreduce dp float32 4", "allreduce dp float32 4", OUTCOME_PASS, ""},
+               {"allreduce dp float32 4", "allreduce dp float32 5", OUTCOME_FAIL, "collectives-differ"},
+               {"allreduce dp float32 4", "allgather dp float32 4", OUTCOME_FAIL, "collectives-differ"},
+               {"send pp float32 4", "recv pp float32 4", OUTCOME_PASS, ""},
+               {"allreduce dp0 float32 4", "allreduce dp1 float32 9", OUTCOME_PASS, ""},
+               {"allreduce world float32 9", "3 allreduce dp host float32 4 16 3", OUTCOME_FAIL, "collectives-differ"},
+               {"3 allreduce dp host float32 4 16 0", "3 allreduce dp host float32 4 16 3", OUTCOME_PASS, ""}};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
     make_run();
     strip(3);
@@ -730,6 +773,7 @@ static void orders_of_collectives_are_compared_within_a_group(void)
     write_records(&run.data, run.dir);
     CHECK_OK(foreign_check(run.dir, against, &said));
     CHECK(outcome_of("trace") == pairs[i].outcome);
+    CHECK(strcmp(said.diagnosis.fault, pairs[i].cause) == 0);
     foreign_release(&said);
     made_free(&run);
   }
@@ -754,6 +798,8 @@ int main(void)
     TEST(a_twist_is_red_where_it_can_be_seen_and_named),
     TEST(moments_below_the_smallest_normal_number_are_zero),
     TEST(narrow_dumps_and_gaps_are_no_evidence_of_updates),
+    TEST(a_narrow_file_is_its_own_cause),
+    TEST(counted_padding_and_a_short_run_are_named),
     TEST(ends_alone_are_no_level_and_no_garbage),
     TEST(weights_of_micro_batches_name_the_cause),
     TEST(settings_that_the_case_cannot_judge_are_refused_with_what_is_valid),

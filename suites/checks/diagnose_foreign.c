@@ -87,6 +87,21 @@ static bool count_lacks_a_microbatch(const struct signs *s)
   return false;
 }
 
+/* Every count of step 0 is a whole row's or its next token's: as many in each, and more than the case has. */
+static bool padding_is_counted(const struct signs *s)
+{
+  const struct run_config *c = &s->run->config;
+  const int64_t M = evidence_microbatches(c);
+  const double first = evidence_value(s->run, "microbatch", -1, 0, 0, "got.valid_tokens"), all = evidence_value(s->run, "step", 0, 0, -1, "got.valid_tokens");
+  const double row = (double)c->micro_batch * (double)c->sequence, each = isnan(first) ? all / (double)M : first, want = losses_gather(s->truth, 0, -1).tokens;
+  if ((signs_failed(s, "loss") == NULL && signs_failed(s, "batch") == NULL) || says(s, "batch", "in its samples") || says(s, "batch", "in its tokens")) return false;
+  for (int64_t m = 0; !isnan(first) && m < M; m++)
+    if (evidence_value(s->run, "microbatch", -1, 0, m, "got.valid_tokens") != each) return false;
+  return (each == row || each == row - (double)c->micro_batch) && each * (double)M > want;
+}
+
+static bool calls_differ(const struct signs *s) { return says(s, "trace", "these calls differ"); }
+
 /* --- gradients ------------------------------------------------------------------------------- */
 
 /* Step 0's are one multiple of the truth's, all of them; *ratio: which. */
@@ -291,12 +306,16 @@ static bool some_are_off(const struct signs *s, bool by_factor)
 static bool some_are_scaled(const struct signs *s) { return some_are_off(s, true); }
 static bool some_are_not_reduced(const struct signs *s) { return s->run->config.dp > 1 && some_are_off(s, false); }
 
-/* All gradients are off by what a rounding to bf16 does, in a run in float32. */
-static bool is_reduced_in_bf16(const struct signs *s)
+/* A loss is off before anything was learned, by less than other rules ask for. */
+static bool forward_is_off(const struct signs *s)
 {
-  const double u = bound_unit(PRECISION_BF16);
+  const struct verdict *loss = signs_failed(s, "loss");
+  return loss != NULL && loss->first_step == 0 && strstr(loss->first, "loss sum of micro-batch") != NULL;
+}
+/* In a run in float32: all gradients are off by what a rounding with unit u does. */
+static bool are_rounded(const struct signs *s, double u)
+{
   int seen = 0, like = 0;
-  if (is_narrow(s) || s->run->config.dp == 1 || !s->clean_loss) return false;
   for (int i = 0; i < s->first.n; i++) {
     const struct gap *row = &s->first.rows[i];
     if (row->zero || row->want < 0.1 * row->unit) continue;
@@ -304,6 +323,22 @@ static bool is_reduced_in_bf16(const struct signs *s)
     like += row->error > u / 32.0 && row->error < 2.0 * u && fabs(row->ratio - 1.0) < u;
   }
   return seen > 0 && 10 * like >= 9 * seen;
+}
+
+/* The files' own type rounded them: right losses, and weights of the start or gradients that are off in a narrow file. */
+static bool are_told_narrow(const struct signs *s)
+{
+  if (!s->clean_loss || forward_is_off(s)) return false;
+  if (says(s, "initial", " starts from ") && !update_wide(s->run, "weights", 0)) return true;
+  if (is_narrow(s) || signs_failed(s, "initial") || signs_failed(s, "gradients") == NULL) return false;
+  const char *what = evidence_has_tensors(s->run, "gradients", 0) ? "gradients" : "moments1";
+  return !update_wide(s->run, what, what[0] == 'g' ? 0 : 1) && (are_rounded(s, bound_unit(PRECISION_BF16)) || are_rounded(s, bound_unit(PRECISION_F16)));
+}
+
+/* Reduced so, where nothing else rounded them: neither the forward pass nor the file. */
+static bool is_reduced_in_bf16(const struct signs *s)
+{
+  return !is_narrow(s) && s->run->config.dp > 1 && s->clean_loss && !forward_is_off(s) && are_rounded(s, bound_unit(PRECISION_BF16));
 }
 
 /* --- updates ------------------------------------------------------------------------------------------ */
@@ -385,12 +420,7 @@ static bool one_norm_is_off(const struct signs *s)
   return norm != NULL;
 }
 
-/* A micro-batch's loss is off before anything was learned, by less than other rules ask for: in a narrow type. */
-static bool forward_is_off(const struct signs *s)
-{
-  const struct verdict *loss = signs_failed(s, "loss");
-  return loss != NULL && loss->first_step == 0 && strstr(loss->first, "loss sum of micro-batch") != NULL;
-}
+static bool a_forward_pass_differs(const struct signs *s) { return !is_narrow(s) && s->clean_loss && forward_is_off(s); }
 static bool tensor_ranks_add_too_much(const struct signs *s) { return s->run->config.tp > 1 && s->clean_loss && forward_is_off(s); }
 
 /* Several gradients are off in direction, though losses are right, and micro-batches have no weights that explain it. */
@@ -416,8 +446,10 @@ static const struct {
   enum fault fault;
   bool (*looks)(const struct signs *s);
 } rules[] = {
+  {CAUSE_TOLD_NARROW, FAULT_NONE, are_told_narrow},
   {CAUSE_TRANSPOSED, FAULT_NONE, is_transposed},
   {CAUSE_OTHER_NAMES, FAULT_NONE, has_other_parameters},
+  {CAUSE_PADDING_COUNTED, FAULT_NONE, padding_is_counted},
   {CAUSE_MOMENTS_SWAPPED, FAULT_NONE, moments_are_swapped},
   {CAUSE_MICROBATCH_LEFT_OUT, FAULT_NONE, count_lacks_a_microbatch},
   {CAUSE_NOT_CLIPPED, FAULT_NONE, is_not_clipped},
@@ -443,6 +475,8 @@ static const struct {
   {CAUSE_NOT_CLIPPED, FAULT_NONE, is_updated_unclipped},
   {-1, FAULT_TP_MISSING_BWD_ALLREDUCE_AT_BOUNDARY, boundary_is_off},
   {-1, FAULT_TP_ROW_BIAS_ADDED_PER_RANK, tensor_ranks_add_too_much},
+  {CAUSE_FORWARD_OFF, FAULT_NONE, a_forward_pass_differs},
+  {CAUSE_CALLS_DIFFER, FAULT_NONE, calls_differ},
   {CAUSE_REPLICAS_DRIFT, FAULT_NONE, replicas_drift},
 };
 

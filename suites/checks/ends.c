@@ -57,7 +57,9 @@ static bool complete(const struct run_data *run, struct verdict *out)
       const int told = evidence_count(run, "step", rank, step, -1);
       if (told == 1) continue;
       verdict_first(out, step, "step %lld", (long long)step);
-      verdict_say(out, OUTCOME_FAIL, "rank %d told of step %lld %d times", rank, (long long)step, told);
+      if (run->foreign && told == 0 && evidence_count(run, "step", -1, -1, -1) == evidence_ranks(run) * step)
+        verdict_say(out, OUTCOME_FAIL, "the run ended after %lld of %lld steps (set.steps, or else the case's)", (long long)step, (long long)run->config.steps);
+      else verdict_say(out, OUTCOME_FAIL, "rank %d told of step %lld %d times", rank, (long long)step, told);
       return false;
     }
   }

@@ -44,6 +44,11 @@ void foreign_batch(const struct run_data *run, const struct run_data *truth, str
   }
   for (int64_t step = 0; step < run->config.steps; step++) {
     const int each = evidence_count(run, "batch", -1, step, 0);
+    if (evidence_count(run, "batch", -1, step, -1) == 0) {
+      verdict_first(out, step, "micro-batches of step %lld", (long long)step);
+      verdict_say(out, OUTCOME_FAIL, "no rank tells of a batch of step %lld", (long long)step);
+      return;
+    }
     for (int64_t m = 0; m < M; m++) {
       const int told = evidence_count(run, "batch", -1, step, m);
       if (!judge_microbatch(run, truth, step, m, out)) return;
@@ -154,6 +159,15 @@ static bool next_of(const json_t *calls, const char *group, size_t *i, struct ca
   return false;
 }
 
+/* How often it is among the calls of its group; NULL: how many these are. */
+static int times(const json_t *calls, const char *group, const char *text)
+{
+  struct call c;
+  int n = 0;
+  for (size_t i = 0; next_of(calls, group, &i, &c);) n += text == NULL || strcmp(c.text, text) == 0;
+  return n;
+}
+
 /* Calls of one group on two ranks, in order.  False: a verdict is said. */
 static bool same_order(const struct run_data *run, const char *group, int a, int b, int64_t step, struct verdict *out)
 {
@@ -164,8 +178,11 @@ static bool same_order(const struct run_data *run, const char *group, int a, int
     const bool one = next_of(mine, group, &i, &x), other = next_of(theirs, group, &k, &y);
     if (!one && !other) return true;
     if (one && other && strcmp(x.text, y.text) == 0) continue;
-    verdict_first(out, step, "order of call %d in group %s at step %lld", n, group, (long long)step);
-    verdict_say(out, OUTCOME_FAIL, "call %d in group %s at step %lld: rank %d gave '%s', rank %d '%s'", n, group, (long long)step, a, x.text, b, y.text);
+    const bool same_calls = times(mine, group, NULL) == times(theirs, group, NULL) && times(mine, group, x.text) == times(theirs, group, x.text) &&
+                            times(mine, group, y.text) == times(theirs, group, y.text);
+    verdict_first(out, step, "%s call %d in group %s at step %lld", same_calls ? "order of" : "contents of", n, group, (long long)step);
+    verdict_say(out, OUTCOME_FAIL, "call %d in group %s at step %lld: rank %d gave '%s', rank %d '%s'%s", n, group, (long long)step, a, x.text, b, y.text,
+                same_calls ? "" : "; these calls differ, not only their order");
     return false;
   }
 }

@@ -66,7 +66,10 @@ static bool same_count(struct trial *t, const char *kind, int64_t rank, int64_t 
   t->counts++;
   if (got == want) return true;
   verdict_first(out, step, "step %lld", (long long)step);
-  verdict_say(out, isnan(want) || isnan(got) ? OUTCOME_INVALID : OUTCOME_FAIL,
+  if (rank < 0)
+    verdict_say(out, isnan(want) || isnan(got) ? OUTCOME_INVALID : OUTCOME_FAIL, "micro-batch %lld of step %lld counts %.0f valid tokens, the truth's %.0f",
+                (long long)m, (long long)step, got, want);
+  else verdict_say(out, isnan(want) || isnan(got) ? OUTCOME_INVALID : OUTCOME_FAIL,
               "rank %lld counts %.0f valid tokens in a %s of step %lld (micro-batch %lld), the truth %.0f", (long long)rank, got, kind,
               (long long)step, (long long)m, want);
   return false;

@@ -83,6 +83,18 @@ static const char *under_another_prefix(const struct safetensors *mine, const ch
   return NULL;
 }
 
+static bool is_tied_head(const struct safetensor *t, const struct safetensors *wanted);
+
+/* The first name that the case lacks; NULL: none. */
+static const char *foreign_name(const struct safetensors *mine, const struct safetensors *wanted)
+{
+  for (int i = 0; i < safetensors_count(mine); i++) {
+    const struct safetensor *t = safetensors_get(mine, i);
+    if (safetensors_find(wanted, t->name) == NULL && !is_tied_head(t, wanted)) return t->name;
+  }
+  return NULL;
+}
+
 static bool has_shape(const struct safetensor *t, int64_t rows, int64_t cols) { return t->data.rows == rows && t->data.cols == cols; }
 
 static bool is_tied_head(const struct safetensor *t, const struct safetensors *wanted)
@@ -97,8 +109,9 @@ enum err observed_same_names(const struct safetensors *mine, const struct safete
     const struct safetensor *want = safetensors_get(wanted, i), *have = safetensors_find(mine, want->name);
     const int64_t rows = want->data.rows, cols = want->data.cols;
     if (have == NULL) {
-      const char *near = under_another_prefix(mine, want->name);
-      FAIL(ERR_FORMAT, "the %s have no %s%s%s%s", what, want->name, near ? "; they call it '" : "", near ? near : "", near ? "'" : "");
+      const char *near = under_another_prefix(mine, want->name), *other = near ? near : foreign_name(mine, wanted);
+      FAIL(ERR_FORMAT, "the %s have no %s%s%s%s", what, want->name, near ? "; they call it '" : other ? "; the case has no '" : "", other ? other : "",
+           other ? "'" : "");
     }
     if (!has_shape(have, rows, cols))
       FAIL(ERR_FORMAT, "%s of the %s is [%lld, %lld], the case's [%lld, %lld]%s", want->name, what, (long long)have->data.rows,

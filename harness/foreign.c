@@ -208,7 +208,9 @@ static void conclude(struct foreign *f)
     snprintf(f->sentence, sizeof f->sentence, "%s: nothing that can be judged: no records of steps, no updates, no gradients", outcome_name(f->outcome));
   if (f->outcome == OUTCOME_PASS || f->level == 0) return;
   const struct verdict *v = telling(f);
-  const bool elsewhere = v != NULL && v->outcome == OUTCOME_FAIL && v->first_step >= 0 && strcmp(v->check, "ends") != 0 && strstr(v->sentence, v->first) == NULL;
+  char step[32];
+  snprintf(step, sizeof step, "step %lld", v ? (long long)v->first_step : -1LL);
+  const bool elsewhere = v != NULL && v->outcome == OUTCOME_FAIL && v->first_step >= 0 && strcmp(v->check, "ends") != 0 && strstr(v->sentence, step) == NULL;
   if (v != NULL)
     snprintf(f->sentence, sizeof f->sentence, "%s at level %d: %s (%s): %s%s%s", outcome_name(f->outcome), f->level, v->check, v->observable,
              elsewhere ? v->first : "", elsewhere ? " is the first to differ; " : "", v->sentence);

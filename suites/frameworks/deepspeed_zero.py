@@ -90,7 +90,7 @@ def one_step(job, step, engine, named):
         engine.optimizer._lazy_init_hp_params_optimizer_state()
     norm = engine.get_global_grad_norm()
     norm = float(torch.nn.utils.get_total_norm(gradients.values()) if norm is None else norm)
-    weights = [safe_get_full_fp32_param(p) for _, p in named]
+    weights = [whole(safe_get_full_fp32_param(p), p) for _, p in named]
     job.tell_replica(step, "weights", "dp", "pp0 tp0", weights)
     job.tell_step(step, total if plant == "logged-local" else job.total(total), valid, norm, min(1.0, case.clip / (norm + 1e-6)), rate)
 

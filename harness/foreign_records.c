@@ -7,41 +7,22 @@
 #include "suites/checks/evidence.h"
 #include "suites/checks/verdict.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int by_rank_number(const struct dirent **a, const struct dirent **b) { return strverscmp((*a)->d_name, (*b)->d_name); }
-static int only_records(const struct dirent *e) { return results_is_records(e->d_name); }
-
 enum err foreign_records_read(const char *dir, json_t **out)
 {
-  struct dirent **list = NULL;
-  enum err err = ERR_OK;
+  int files;
+  errno = 0;
+  TRY(results_read_by(record_read_foreign, dir, &files, out));
+  const int why = errno;
+  if (files > 0) return ERR_OK;
+  json_decref(*out);
   *out = NULL;
-  const int n = scandir(dir, &list, only_records, by_rank_number);
-  if (n < 0) FAIL(ERR_CONFIG, "%s: %s; valid: a directory with records*.jsonl", dir, strerror(errno));
-  json_t *all = json_array();
-  if (n == 0) err = err_set(ERR_CONFIG, __FILE__, __LINE__, "%s: no records*.jsonl there", dir);
-  for (int i = 0; i < n && !err; i++) {
-    char path[2 * CONFIG_PATH];
-    json_t *some = NULL;
-    int cut;
-    snprintf(path, sizeof path, "%s/%s", dir, list[i]->d_name);
-    err = record_read_foreign(path, &some, &cut);
-    if (!err && json_array_extend(all, some) != 0) err = err_set(ERR_MEMORY, __FILE__, __LINE__, "records of %s", dir);
-    json_decref(some);
-  }
-  for (int i = 0; i < n; i++) free(list[i]);
-  free(list);
-  if (err) {
-    json_decref(all);
-    return err_trace(err, __FILE__, __LINE__);
-  }
-  *out = all;
-  return ERR_OK;
+  if (files < 0) FAIL(ERR_CONFIG, "%s: %s; valid: a directory with records*.jsonl", dir, strerror(why));
+  FAIL(ERR_CONFIG, "%s: no records*.jsonl there", dir);
 }
 
 /* --- a look at each --------------------------------------------------------------------------- */

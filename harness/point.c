@@ -92,7 +92,7 @@ static bool withhold(const struct timing *b, const struct point *q, char *why, s
 }
 
 /* Efficiency in POP's words, useful time being that of compute streams at work: what a token takes more of it than at N0, and
- * how much of the step it is.  https://pop-coe.eu/node/69 */
+ * how much of the step it is. */
 static void record_factors(struct record_file *f, const struct point *q, double efficiency)
 {
   const double computation = MEDIAN(q->base, busy_a_token_s) / MEDIAN(q->own, busy_a_token_s);

@@ -213,24 +213,24 @@ enum err results_merge(const struct results *r, const char *run_dir)
   return err ? err_trace(err, __FILE__, __LINE__) : ERR_OK;
 }
 
-enum err results_read_run(const char *run_dir, json_t **out)
+enum err results_read_by(results_reader *read, const char *dir, int *files, json_t **out)
 {
   struct dirent **list = NULL;
   enum err err = ERR_OK;
   *out = NULL;
   json_t *all = json_array();
-  if (all == NULL) FAIL(ERR_MEMORY, "records of %s", run_dir);
-  const int n = scandir(run_dir, &list, only_records, by_rank_number);
-  for (int i = 0; i < n && !err; i++) {
+  if (all == NULL) FAIL(ERR_MEMORY, "records of %s", dir);
+  *files = scandir(dir, &list, only_records, by_rank_number);
+  for (int i = 0; i < *files && !err; i++) {
     char path[PATH_BYTES];
     json_t *some = NULL;
     int cut;
-    snprintf(path, sizeof path, "%s/%s", run_dir, list[i]->d_name);
-    err = record_read(path, &some, &cut);
-    if (!err && json_array_extend(all, some) != 0) err = err_set(ERR_MEMORY, __FILE__, __LINE__, "records of %s", run_dir);
+    snprintf(path, sizeof path, "%s/%s", dir, list[i]->d_name);
+    err = read(path, &some, &cut);
+    if (!err && json_array_extend(all, some) != 0) err = err_set(ERR_MEMORY, __FILE__, __LINE__, "records of %s", dir);
     json_decref(some);
   }
-  for (int i = 0; i < n; i++) free(list[i]);
+  for (int i = 0; i < *files; i++) free(list[i]);
   free(list);
   if (err) {
     json_decref(all);
@@ -238,6 +238,12 @@ enum err results_read_run(const char *run_dir, json_t **out)
   }
   *out = all;
   return ERR_OK;
+}
+
+enum err results_read_run(const char *run_dir, json_t **out)
+{
+  int files;
+  return results_read_by(record_read, run_dir, &files, out);
 }
 
 enum err results_filter(const struct results *r, bool (*keep)(const json_t *, void *), void *context)

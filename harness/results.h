@@ -31,6 +31,10 @@ enum err results_summary(const struct results *r, json_t *summary);
 
 /* Names of record files: rank<r>.jsonl while a run lasts and where it died, records.<host>.jsonl once it ended. */
 bool results_is_records(const char *name);
+/* All records*.jsonl of a directory, ranks in order, each by `read` (base/record.h).  *files: how many there are; -1: no such directory,
+ * errno says why; both leave *out empty.  *out: new reference.  Fails: as `read`, ERR_MEMORY. */
+typedef enum err results_reader(const char *path, json_t **out, int *cut);
+enum err results_read_by(results_reader *read, const char *dir, int *files, json_t **out);
 /* All records of a run's directory, in the order of ranks.  *out: new reference.  Fails: ERR_IO, ERR_FORMAT. */
 enum err results_read_run(const char *run_dir, json_t **out);
 /* Empties the directory of a run (made when missing) of records, slots, tensors and output. */

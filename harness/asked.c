@@ -51,6 +51,11 @@ enum err asked_lay_over(const struct asked *a, struct run_config *c)
   if (*a->seed) TRY(config_set(c, "seed", a->seed));
   if (*a->lazy_seed) TRY(config_set(c, "lazy_seed", a->lazy_seed));
   if (*a->transport) TRY(config_set(c, "transport", a->transport));
+  if (*a->policy) {
+    const int64_t own = c->policy;
+    TRY(config_set(c, "policy", a->policy));
+    if (own != POLICY_PADDED) c->policy = own;
+  }
   if (*a->layout) TRY(cut_lay(a->layout, c));
   if (*a->fault) TRY(config_set(c, "fault", a->fault));
   return ERR_OK;
@@ -89,16 +94,16 @@ enum err asked_check_layout(const struct asked *a)
   return ERR_OK;
 }
 
-bool asked_overrides(const struct asked *a) { return *a->model || *a->layout; }
+bool asked_overrides(const struct asked *a) { return *a->model || *a->layout || *a->policy; }
 
 json_t *asked_json(const struct asked *a)
 {
   json_t *suites = json_array(), *ranks = json_array();
   for (int i = 0; i < a->n_suites; i++) json_array_append_new(suites, json_string(a->suites[i]));
   for (int i = 0; i < a->n_ranks; i++) json_array_append_new(ranks, json_integer(a->ranks[i]));
-  return json_pack("{s:o,s:b,s:b,s:o,s:i,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s}", "suites", suites, "full", a->full, "keep", a->keep, "ranks",
-                   ranks, "base", a->base, "model", a->model, "device", a->device, "layout", a->layout, "seed", a->seed, "lazy_seed", a->lazy_seed, "transport", a->transport, "fault",
-                   a->fault, "only", a->only, "hosts", a->hosts);
+  return json_pack("{s:o,s:b,s:b,s:o,s:i,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s}", "suites", suites, "full", a->full, "keep", a->keep, "ranks",
+                   ranks, "base", a->base, "model", a->model, "device", a->device, "layout", a->layout, "seed", a->seed, "lazy_seed", a->lazy_seed, "transport", a->transport,
+                   "policy", a->policy, "fault", a->fault, "only", a->only, "hosts", a->hosts);
 }
 
 static enum err take_text(const json_t *j, const char *key, char *out, size_t bytes)
@@ -132,6 +137,7 @@ enum err asked_from_json(const json_t *j, struct asked *a)
   TRY(take_text(j, "seed", made.seed, sizeof made.seed));
   TRY(take_text(j, "lazy_seed", made.lazy_seed, sizeof made.lazy_seed));
   TRY(take_text(j, "transport", made.transport, sizeof made.transport));
+  if (json_object_get(j, "policy")) TRY(take_text(j, "policy", made.policy, sizeof made.policy)); /* earlier versions had none */
   TRY(take_text(j, "fault", made.fault, sizeof made.fault));
   TRY(take_text(j, "only", made.only, sizeof made.only));
   TRY(take_text(j, "hosts", made.hosts, sizeof made.hosts));

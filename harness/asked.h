@@ -15,7 +15,7 @@ struct asked {
   double budget_s;          /* 0: none                                */
   int ranks[ASKED_RANKS], n_ranks; /* 0: every count the suites have    */
   int base;                 /* N0; 0: the smallest                    */
-  char model[CONFIG_NAME], device[CONFIG_NAME], layout[256], seed[64], lazy_seed[64], transport[32], fault[CONFIG_NAME];
+  char model[CONFIG_NAME], device[CONFIG_NAME], layout[256], seed[64], lazy_seed[64], transport[32], policy[32], fault[CONFIG_NAME];
   char only[CONFIG_NAME];   /* cases whose name contains it; "": all  */
   char hosts[CONFIG_PATH], out[CONFIG_PATH], resume[CONFIG_PATH];
 };
@@ -24,7 +24,8 @@ struct asked {
 enum err asked_ranks(const char *text, struct asked *a);
 /* "30m", "90s", "2h", "45": seconds.  Fails: ERR_CONFIG. */
 enum err asked_budget(const char *text, double *seconds);
-/* The settings that override a suite's: --model, --device, --seed, --lazy-seed, --layout "dp=2,tp=2", --fault. */
+/* The settings that override a suite's: --model, --device, --seed, --lazy-seed, --layout "dp=2,tp=2", --fault.  --policy takes the place of
+ * `padded`, the default: a case about another policy stays about it. */
 enum err asked_lay_over(const struct asked *a, struct run_config *c);
 /* --layout by itself and against --ranks.  Fails: ERR_CONFIG naming what was asked and the nearest valid. */
 enum err asked_check_layout(const struct asked *a);

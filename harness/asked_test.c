@@ -45,16 +45,31 @@ static void overrides_reach_the_settings(void)
   }
 }
 
+static void a_policy_takes_the_place_of_the_default_only(void)
+{
+  struct run_config c;
+  struct asked a = {.policy = "packed"};
+  config_default(&c);
+  CHECK_OK(asked_lay_over(&a, &c));
+  CHECK(c.policy == POLICY_PACKED && asked_overrides(&a));
+  c.policy = POLICY_BUCKETED;
+  CHECK_OK(asked_lay_over(&a, &c));
+  CHECK(c.policy == POLICY_BUCKETED);
+  memcpy(a.policy, "stacked", 8);
+  CHECK_ERR(asked_lay_over(&a, &c), ERR_CONFIG);
+  CHECK_TEXT_HAS(err_text(), "padded|chunked|bucketed|packed|balanced");
+}
+
 static void what_was_asked_is_asked_again(void)
 {
   struct asked a = {.suites = {"conformance", "scaling"}, .n_suites = 2, .full = true, .ranks = {1, 4}, .n_ranks = 2, .base = 1,
-                    .model = "tiny", .only = "dp", .fault = "", .out = "somewhere"};
+                    .model = "tiny", .policy = "packed", .only = "dp", .fault = "", .out = "somewhere"};
   struct asked b = {.out = "elsewhere"};
   json_t *j = asked_json(&a);
   CHECK_OK(asked_from_json(j, &b));
   json_decref(j);
   CHECK(b.n_suites == 2 && strcmp(b.suites[1], "scaling") == 0 && b.full && b.n_ranks == 2 && b.ranks[1] == 4 && b.base == 1);
-  CHECK(strcmp(b.model, "tiny") == 0 && strcmp(b.only, "dp") == 0 && strcmp(b.out, "elsewhere") == 0);
+  CHECK(strcmp(b.model, "tiny") == 0 && strcmp(b.policy, "packed") == 0 && strcmp(b.only, "dp") == 0 && strcmp(b.out, "elsewhere") == 0);
   j = json_pack("{s:[]}", "suites");
   CHECK_ERR(asked_from_json(j, &b), ERR_FORMAT);
   json_decref(j);
@@ -66,6 +81,7 @@ int main(void)
     TEST(ranks_are_a_list_of_whole_numbers),
     TEST(budgets_have_units),
     TEST(overrides_reach_the_settings),
+    TEST(a_policy_takes_the_place_of_the_default_only),
     TEST(what_was_asked_is_asked_again),
   };
   return test_main("asked", tests, sizeof tests / sizeof *tests);

@@ -2,6 +2,7 @@
 #include "harness/fit.h"
 #include "harness/interrupt.h"
 #include "harness/stats.h"
+#include "harness/timing.h"
 
 #include "suites/checks/hidden.h"
 
@@ -9,14 +10,25 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TRIES = 4, PAIRS = 2, STEPS = 4, GROWTH_MAX = 16 };
+enum { TRIES = 6, PAIRS = 2, STEPS = 4, GROWTH_MAX = 16 };
 enum { MARGIN = 6 }; /* inside of the band, %, so that noise does not leave it */
+enum { APART = 10 }; /* points between pairs of one probe: more is a load that came or went */
 
 int64_t fit_next(int64_t now, double percent, int64_t most)
 {
   if (percent >= HIDDEN_LEAST + MARGIN && percent <= HIDDEN_MOST - MARGIN) return now;
   const int64_t next = llround((double)now * percent / HIDDEN_WANTED);
   return next < 1 ? 1 : next > most ? most : next;
+}
+
+bool fit_steady(const double *percent, int n)
+{
+  double low = INFINITY, high = -INFINITY;
+  for (int i = 0; i < n; i++) {
+    low = fmin(low, percent[i]);
+    high = fmax(high, percent[i]);
+  }
+  return high - low <= APART;
 }
 
 static bool is_fitted(const struct trial *t)
@@ -48,8 +60,8 @@ static enum err add_probe(struct plan *p, const struct trial *t, const struct ru
   return ERR_OK;
 }
 
-/* One job of pairs; *percent: median over them, NaN where a run did not end. */
-static enum err probe(struct session *s, const struct trial *t, const struct run_config *c, int attempt, double *percent)
+/* One job of pairs; *percent: median over them, NaN where a run did not end; *steady: they agree. */
+static enum err probe(struct session *s, const struct trial *t, const struct run_config *c, int attempt, double *percent, bool *steady)
 {
   int runs[2 * PAIRS];
   double each[PAIRS];
@@ -57,6 +69,7 @@ static enum err probe(struct session *s, const struct trial *t, const struct run
   struct plan *p = &s->plan;
   struct run_config silent, alone;
   *percent = NAN;
+  *steady = false;
   hidden_probe(c, &silent, &alone);
   for (int i = 0; i < 2 * PAIRS; i++) TRY(add_probe(p, t, i % 2 ? &alone : &silent, attempt, i, &runs[i]));
   s->runner.total += 2 * PAIRS;
@@ -71,7 +84,9 @@ static enum err probe(struct session *s, const struct trial *t, const struct run
     json_decref((json_t *)p->runs[runs[i]].data.records);
     p->runs[runs[i]].data.records = NULL;
   }
-  if (n == PAIRS) *percent = stats_median(each, n);
+  if (n < PAIRS) return ERR_OK;
+  *steady = fit_steady(each, n);
+  *percent = stats_median(each, n);
   return ERR_OK;
 }
 
@@ -113,11 +128,14 @@ enum err fit_trial(struct session *s, int index)
   const struct trial *t = &s->plan.trials[index];
   struct run_config c = s->plan.runs[t->run].config;
   const int64_t was = c.micro_batch, most = GROWTH_MAX * was;
-  double percent = NAN;
+  double percent = NAN, elsewhere;
+  bool steady;
   if (!is_fitted(t) || is_begun(&s->plan, t)) return ERR_OK;
   for (int attempt = 0; attempt < TRIES && !interrupt_seen(); attempt++) {
-    TRY(probe(s, t, &c, attempt, &percent));
+    timing_wait_for_quiet(s, &elsewhere);
+    TRY(probe(s, t, &c, attempt, &percent, &steady));
     if (isnan(percent)) return ERR_OK;
+    if (!steady && attempt + 1 < TRIES) continue; /* the same once more */
     const int64_t next = fit_next(c.micro_batch, percent, most);
     if (next == c.micro_batch) break;
     TRY(resize(&c, next));

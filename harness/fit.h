@@ -8,7 +8,7 @@
 
 #include "harness/session.h"
 
-/* For a trial with the check `bare`: short runs, silent and alone in turn, until transfers take about HIDDEN_WANTED % of
+/* For a trial with the check `bare`: short runs, silent and alone in turn, on a quiet machine if it becomes so, until transfers take about HIDDEN_WANTED % of
  * compute.  The micro-batch found goes to this trial and to all of its suite that wait, have its hosts and began with its
  * micro-batch, so that their figures can be compared.  Other trials: nothing.  Where the probes do not end, or no
  * micro-batch is found, the sizes stay: the check says what came of it. */
@@ -17,5 +17,7 @@ enum err fit_trial(struct session *s, int trial);
 /* The next micro-batch to try: the one at which the ratio would be HIDDEN_WANTED % if compute grew as it does; `now` when
  * that is good enough.  At least 1, at most `most`. */
 int64_t fit_next(int64_t now, double percent, int64_t most);
+/* Whether pairs of one probe agree, so that what they tell holds for the runs that follow. */
+bool fit_steady(const double *percent, int n);
 
 #endif

@@ -42,12 +42,19 @@ static void the_largest_and_the_smallest_are_kept(void)
   CHECK(fit_next(12, 0.01, 96) == 1);
 }
 
+static void pairs_that_differ_are_no_measure(void)
+{
+  CHECK(fit_steady((double[]){70, 80}, 2) && fit_steady((double[]){78, 74, 79}, 3));
+  CHECK(!fit_steady((double[]){78, 100}, 2) && !fit_steady((double[]){74, 75, 60}, 3));
+}
+
 int main(void)
 {
   static const struct test tests[] = {
     TEST(any_machine_is_brought_into_the_band),
     TEST(what_is_well_inside_stays),
     TEST(the_largest_and_the_smallest_are_kept),
+    TEST(pairs_that_differ_are_no_measure),
   };
   return test_main("fit", tests, sizeof tests / sizeof *tests);
 }

@@ -40,7 +40,7 @@ static error_t parse(const struct argp *argp, int argc, char **argv, const char 
 /* --- run ------------------------------------------------------------------------------- */
 
 enum { KEY_RANKS = 256, KEY_BASE, KEY_MODEL, KEY_LAYOUT, KEY_HOSTS, KEY_DEVICE, KEY_SEED, KEY_OUT, KEY_QUICK, KEY_FULL, KEY_BUDGET,
-       KEY_DRY, KEY_RESUME, KEY_FAULT, KEY_ONLY, KEY_LAZY_SEED, KEY_FAIL_FAST, KEY_TRANSPORT, KEY_KEEP, KEY_SET, KEY_STEPS };
+       KEY_DRY, KEY_RESUME, KEY_FAULT, KEY_ONLY, KEY_LAZY_SEED, KEY_FAIL_FAST, KEY_TRANSPORT, KEY_POLICY, KEY_KEEP, KEY_SET, KEY_STEPS };
 
 static const struct argp_option run_words[] = {
   {"ranks", KEY_RANKS, "1,2,4", 0, "rank counts: points of a scaling curve; of other suites only the cases with these", 0},
@@ -50,6 +50,7 @@ static const struct argp_option run_words[] = {
   {"hosts", KEY_HOSTS, "FILE", 0, "host file for the launcher", 0},
   {"device", KEY_DEVICE, "cpu|lazy|cuda", 0, "where tensors live", 0},
   {"transport", KEY_TRANSPORT, "nccl|staged", 0, "with --device cuda: how ranks exchange in every case; staged lets them share a GPU", 0},
+  {"policy", KEY_POLICY, "NAME", 0, "batch policy of every case that is `padded`: chunked, bucketed, packed or balanced", 0},
   {"seed", KEY_SEED, "N", 0, "seed of weights, dropout and data in every case", 0},
   {"lazy-seed", KEY_LAZY_SEED, "N", 0, "with --device lazy: order of its choices in every case", 0},
   {"out", KEY_OUT, "DIR", 0, "results directory (default: results/runs/<date>-<suite>-<host>)", 0},
@@ -96,7 +97,7 @@ static enum err run_word(struct asked *a, int key, const char *text)
     size_t room;
   } texts[] = {{KEY_MODEL, a->model, sizeof a->model},    {KEY_LAYOUT, a->layout, sizeof a->layout}, {KEY_HOSTS, a->hosts, sizeof a->hosts},
                {KEY_DEVICE, a->device, sizeof a->device}, {KEY_SEED, a->seed, sizeof a->seed},       {KEY_LAZY_SEED, a->lazy_seed, sizeof a->lazy_seed},
-               {KEY_TRANSPORT, a->transport, sizeof a->transport}, {KEY_OUT, a->out, sizeof a->out},
+               {KEY_TRANSPORT, a->transport, sizeof a->transport}, {KEY_POLICY, a->policy, sizeof a->policy}, {KEY_OUT, a->out, sizeof a->out},
                {KEY_RESUME, a->resume, sizeof a->resume}, {KEY_FAULT, a->fault, sizeof a->fault},    {KEY_ONLY, a->only, sizeof a->only}};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     if (texts[i].key != key) continue;

@@ -422,6 +422,34 @@ static void counted_padding_and_a_short_run_are_named(void)
   made_free(&run);
 }
 
+/* Samples of two micro-batches of step 1: changed for each other, and one of them read twice. */
+static void samples_read_twice_or_never_are_said(void)
+{
+  for (int twice = 0; twice < 2; twice++) {
+    json_t *rows[2] = {NULL, NULL};
+    make_run();
+    strip(3);
+    for (int rank = 0; rank < 2; rank++)
+      for (int64_t m = 1; m < 3; m++) {
+        json_t *r = (json_t *)evidence_record(&run.data, "batch", rank, 1, m);
+        if (r && rows[m - 1] == NULL) rows[m - 1] = json_deep_copy(json_object_get(r, "got.samples"));
+      }
+    if (!CHECK(rows[0] != NULL && rows[1] != NULL && !json_equal(rows[0], rows[1]))) return;
+    for (int rank = 0; rank < 2; rank++)
+      for (int64_t m = 1; m < 3; m++) {
+        json_t *r = (json_t *)evidence_record(&run.data, "batch", rank, 1, m);
+        if (r) json_object_set(r, "got.samples", twice || m == 2 ? rows[0] : rows[1]);
+      }
+    CHECK(check(3) == OUTCOME_FAIL);
+    CHECK_TEXT_HAS(verdict_of("batch")->sentence, "micro-batch ");
+    CHECK_TEXT_HAS(verdict_of("batch")->sentence, twice ? " is read 2 times, for 1 in the case; sample " : "they are the case's, in another order");
+    if (twice) CHECK_TEXT_HAS(verdict_of("batch")->sentence, " 0 times, for 1");
+    json_decref(rows[0]);
+    json_decref(rows[1]);
+    made_free(&run);
+  }
+}
+
 /* Weights and moments at the ends alone show no update; they must be what updates can make. */
 static void ends_alone_are_no_level_and_no_garbage(void)
 {
@@ -799,6 +827,7 @@ int main(void)
     TEST(moments_below_the_smallest_normal_number_are_zero),
     TEST(narrow_dumps_and_gaps_are_no_evidence_of_updates),
     TEST(a_narrow_file_is_its_own_cause),
+    TEST(samples_read_twice_or_never_are_said),
     TEST(counted_padding_and_a_short_run_are_named),
     TEST(ends_alone_are_no_level_and_no_garbage),
     TEST(weights_of_micro_batches_name_the_cause),

@@ -70,7 +70,7 @@ enum err results_create(const char *out, const char *suite, double bytes_wanted,
       snprintf(dir, sizeof dir, i ? "%s/runs/%s-%s-%s-%d" : "%s/runs/%s-%s-%s", folder, stamp, suite, host, i);
   }
   if (exists(dir, "summary.json") || exists(dir, "records.jsonl"))
-    FAIL(ERR_CONFIG, "%s holds results already: choose another --out, or go on with --resume %s", dir, dir);
+    FAIL(ERR_CONFIG, "%s holds results already: choose another --out; an interrupted `shardmark run` goes on with --resume %s", dir, dir);
   TRY(place_make(dir));
   TRY(check_writable(dir, bytes_wanted));
   snprintf(dir + strlen(dir), sizeof dir - strlen(dir), "/cases");

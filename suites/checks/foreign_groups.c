@@ -20,6 +20,42 @@ static const char *differs(const json_t *mine, const json_t *theirs)
   return NULL;
 }
 
+/* How often a step reads the sample; each micro-batch counts once, whoever tells of it. */
+static int times_read(const struct run_data *run, int64_t step, json_int_t sample)
+{
+  int n = 0;
+  for (int64_t m = 0; m < evidence_microbatches(&run->config); m++) {
+    const json_t *samples = json_object_get(evidence_record(run, "batch", -1, step, m), "got.samples");
+    for (size_t i = 0; i < json_array_size(samples); i++) n += json_integer_value(json_array_get(samples, i)) == sample;
+  }
+  return n;
+}
+
+/* The first sample of `a`'s step that it reads more often than `b`.  False: none. */
+static bool reads_more(const struct run_data *a, const struct run_data *b, int64_t step, json_int_t *sample)
+{
+  for (int64_t m = 0; m < evidence_microbatches(&a->config); m++) {
+    const json_t *samples = json_object_get(evidence_record(a, "batch", -1, step, m), "got.samples");
+    for (size_t i = 0; i < json_array_size(samples); i++) {
+      *sample = json_integer_value(json_array_get(samples, i));
+      if (times_read(a, step, *sample) > times_read(b, step, *sample)) return true;
+    }
+  }
+  return false;
+}
+
+/* "; over the step sample 7 is read 2 times, for 1 in the case; sample 9 0 times, for 1": or only another order. */
+static void say_reads(const struct run_data *run, const struct run_data *truth, int64_t step, char *out, size_t bytes)
+{
+  json_int_t more, less;
+  const bool has_more = reads_more(run, truth, step, &more), has_less = reads_more(truth, run, step, &less);
+  out[0] = '\0';
+  if (!has_more && !has_less) snprintf(out, bytes, "; over the step they are the case's, in another order");
+  if (!has_more || !has_less) return;
+  snprintf(out, bytes, "; over the step sample %" JSON_INTEGER_FORMAT " is read %d times, for %d in the case; sample %" JSON_INTEGER_FORMAT " %d times, for %d",
+           more, times_read(run, step, more), times_read(truth, step, more), less, times_read(run, step, less), times_read(truth, step, less));
+}
+
 /* All who tell of it say what the case says.  False: a verdict is said. */
 static bool judge_microbatch(const struct run_data *run, const struct run_data *truth, int64_t step, int64_t m, struct verdict *out)
 {
@@ -27,9 +63,11 @@ static bool judge_microbatch(const struct run_data *run, const struct run_data *
   for (int rank = 0; rank < (int)config_ranks(&run->config); rank++) {
     const json_t *mine = evidence_record(run, "batch", rank, step, m);
     const char *what = mine ? differs(mine, theirs) : NULL;
+    char reads[160] = "";
     if (what == NULL) continue;
+    if (strcmp(what, "samples") == 0) say_reads(run, truth, step, reads, sizeof reads);
     verdict_first(out, step, "micro-batch %lld of step %lld", (long long)m, (long long)step);
-    verdict_say(out, OUTCOME_FAIL, "%s on rank %d differs from the case's in its %s", out->worst, rank, what);
+    verdict_say(out, OUTCOME_FAIL, "%s on rank %d differs from the case's in its %s%s", out->worst, rank, what, reads);
     return false;
   }
   return true;

@@ -14,7 +14,7 @@ void dump_destroy(struct dumper *d); /* NULL is allowed */
  * All ranks; each waits for the device.
  *   dump_before   weights and, with dump: all, moments, as they are before step k (k = steps: at the end)
  *   dump_after    gradients of step k: reduced, not clipped; with dump: all, what the blocks of its
- *                 last micro-batch of replica 0 gave and the gradients in that */
+ *                 last micro-batch gave (the last replica's) and the gradients in that */
 enum err dump_before(struct dumper *d, int64_t step);
 enum err dump_after(struct dumper *d, int64_t step);
 

@@ -1,5 +1,6 @@
 /* dump_blocks.c - every rank sends what it has in places that are the same on all; rank 0 takes each
- * tensor from the stage that has it, shards in the order of tp_rank. */
+ * tensor from the stage of the last replica that has it, shards in the order of tp_rank.  The last replica's last
+ * micro-batch is that of the step, and so the last one of a serial run, however a policy deals. */
 #include "train/dump_blocks.h"
 
 #include "base/safetensors.h"
@@ -60,14 +61,14 @@ static enum err copy_out(struct trainer *t, char *mine)
 static struct tensor join(const struct trainer *t, char *all, int i)
 {
   const size_t rank_bytes = (size_t)tensors(t) * place_bytes(t), at = (size_t)i * place_bytes(t);
-  const int stage = stage_of(t, i);
+  const int stage = stage_of(t, i), last = t->mesh.dp - 1;
   const enum dtype type = is_losses(t, i) ? DTYPE_F64 : run_work_type(&t->run);
   const int64_t cols = is_losses(t, i) ? 1 : t->run.hidden;
-  char *const first = all + (size_t)mesh_rank(&t->mesh, stage, 0, 0) * rank_bytes + at;
+  char *const first = all + (size_t)mesh_rank(&t->mesh, stage, last, 0) * rank_bytes + at;
   const bool shards = t->tp.sequence && !is_losses(t, i);
   const size_t shard_bytes = (size_t)(rows(t) / t->mesh.tp * cols) * dtype_bytes(type);
   for (int r = 1; shards && r < t->mesh.tp; r++)
-    memcpy(first + (size_t)r * shard_bytes, all + (size_t)mesh_rank(&t->mesh, stage, 0, r) * rank_bytes + at, shard_bytes);
+    memcpy(first + (size_t)r * shard_bytes, all + (size_t)mesh_rank(&t->mesh, stage, last, r) * rank_bytes + at, shard_bytes);
   return tensor_at(first, type, rows(t), cols);
 }
 

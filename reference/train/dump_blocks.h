@@ -3,6 +3,6 @@
 #define TRAIN_DUMP_BLOCKS_H
 #include "train/output.h"
 #include "train/trainer.h"
-/* All ranks; dump: all.  Of the last micro-batch of replica 0.  Waits for the device. */
+/* All ranks; dump: all.  Of the step's last micro-batch, the last replica's.  Waits for the device. */
 enum err dump_blocks(struct trainer *t, const struct output *o, int64_t step);
 #endif

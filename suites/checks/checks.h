@@ -42,7 +42,7 @@
   CHECK(gain, "O13", gain_companions, "where the processor multiplies bf16, a step in it is at least 1.4 times as fast as in float32") \
   CHECK(imbalance, "O13", policies_companions, "what batch policies lose to waiting for the busiest rank, beside batches of fixed length") \
   CHECK(heaviest, "O13", NULL, "with compute: sleep, the rank that has more to do than the others is named, by as much as planned") \
-  CHECK(divergence, "O15", companions_part, "where block outputs, then gradients, first leave the truth")               \
+  CHECK(divergence, "O15", companions_blocks, "where block outputs, then gradients, first leave the truth")               \
   CHECK(shim, "O16", NULL, "MPI calls and bytes counted below the trainer equal what its trace implies")                \
   CHECK(curve, "O3", companions_curve, "the loss of every step of a long run beside the serial run's")                  \
   CHECK(learns, "O3", NULL, "the loss starts at that of knowing nothing and falls well below")                          \

@@ -159,17 +159,16 @@ int companions_plan(const struct run_config *c, struct companion *out, int max)
   return n;
 }
 
-int companions_part(const struct run_config *c, struct companion *out, int max)
+int companions_blocks(const struct run_config *c, struct companion *out, int max)
 {
   int n = 0;
   struct run_config s = serial(c);
   s.precision = PRECISION_F64;
   s.device = DEVICE_CPU;
-  s.global_batch = c->global_batch / c->dp;
   s.steps = 1;
   s.evaluate_each = 0;
   s.dump = DUMP_ALL;
-  take(out, &n, max, "part", &s);
+  take(out, &n, max, "blocks", &s);
   return n;
 }
 

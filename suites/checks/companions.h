@@ -21,8 +21,8 @@ int companions_noise(const struct run_config *c, struct companion *out, int max)
 int companions_curve(const struct run_config *c, struct companion *out, int max);
 /* plan: one rank that makes the case's batches, every step's, and sleeps through the passes of a model of next to nothing. */
 int companions_plan(const struct run_config *c, struct companion *out, int max);
-/* part: rank 0's share of the first batch, in float64, with the outputs of blocks. */
-int companions_part(const struct run_config *c, struct companion *out, int max);
+/* blocks: the first step in float64, with the outputs of blocks of its last micro-batch. */
+int companions_blocks(const struct run_config *c, struct companion *out, int max);
 int companions_rerun(const struct run_config *c, struct companion *out, int max);
 /* All overlap off; none where there is nothing that could overlap. */
 int companions_overlap_off(const struct run_config *c, struct companion *out, int max);

@@ -1,13 +1,10 @@
 /* divergence.c - O15: where a run first leaves the truth: outputs of blocks in forward order, then gradients in
- * them in backward order, of the last micro-batch of rank 0 in step 0.
- *
- * The truth of that micro-batch is a float64 run of rank 0's share of the batch alone ("part"): the same samples,
- * weights and masks, and a loss divided by fewer tokens, which scales its gradients by a known factor.  What comes
- * after the backward pass (reduction, update) is not looked at: if nothing diverges here, it is there.
+ * them in backward order, of the last micro-batch of step 0: the last replica's last, and so the last of the serial
+ * float64 run ("blocks"), whatever the batch policy.  What comes after the backward pass (reduction, update) is not
+ * looked at: if nothing diverges here, it is there.
  */
 #include "bound.h"
 #include "evidence.h"
-#include "losses.h"
 #include "verdict.h"
 
 #include <inttypes.h>
@@ -18,11 +15,10 @@
 struct place {
   char name[48];
   const char *pass;
-  double scale; /* of the truth's values */
 };
 
 /* Place i in the order in which a step computes them; false behind the last. */
-static bool place_at(const struct run_config *c, int i, double scale, struct place *out)
+static bool place_at(const struct run_config *c, int i, struct place *out)
 {
   const int L = (int)c->layers, outputs = L + 3; /* embedding, blocks, final norm, losses */
   const bool backward = i >= outputs;
@@ -33,7 +29,6 @@ static bool place_at(const struct run_config *c, int i, double scale, struct pla
   else if (layer < L) snprintf(out->name, sizeof out->name, "h.%d%s", layer, suffix);
   else snprintf(out->name, sizeof out->name, "%s%s", layer == L ? "ln_f" : "losses", suffix);
   out->pass = backward ? "backward" : "forward";
-  out->scale = backward ? scale : 1.0;
   return true;
 }
 
@@ -54,9 +49,9 @@ static enum err compare(const struct safetensors *mine, const struct safetensors
   TRY_TO(release, evidence_elements(&a->data, x));
   TRY_TO(release, evidence_elements(&b->data, y));
   for (int64_t k = 0; k < n; k++) {
-    const double d = fabs(x[k] - p->scale * y[k]);
+    const double d = fabs(x[k] - y[k]);
     dd += d * d;
-    yy += p->scale * p->scale * y[k] * y[k];
+    yy += y[k] * y[k];
     if (!(d <= largest)) {
       largest = d;
       out->row = k / a->data.cols;
@@ -70,12 +65,12 @@ release:
 }
 
 /* Returns true when a place diverged or the dumps could not be read: the verdict is said. */
-static bool first_divergence(const struct run_data *run, const struct safetensors *mine, const struct safetensors *theirs, double scale,
-                             int *seen, struct verdict *out)
+static bool first_divergence(const struct run_data *run, const struct safetensors *mine, const struct safetensors *theirs, int *seen,
+                             struct verdict *out)
 {
   const double limit = bound_ceiling(BOUND_GRADIENT, (enum precision)run->config.precision, 0);
   struct place p;
-  for (int i = 0; place_at(&run->config, i, scale, &p); i++) {
+  for (int i = 0; place_at(&run->config, i, &p); i++) {
     struct difference d = {0};
     if (compare(mine, theirs, &p, &d) != ERR_OK) {
       verdict_say(out, OUTCOME_INVALID, "%s", err_text());
@@ -88,7 +83,7 @@ static bool first_divergence(const struct run_data *run, const struct safetensor
     out->bound = limit;
     verdict_say(out, OUTCOME_FAIL,
                 "the %s pass first leaves the truth at %s: %.3g (relative), bound %.0e; largest at token %" PRId64 ", channel %" PRId64
-                ", rank 0, step 0, its last micro-batch",
+                ", in the last micro-batch of step 0",
                 p.pass, p.name, d.relative, limit, d.row, d.col);
     return true;
   }
@@ -99,16 +94,15 @@ void divergence_judge(const struct run_data *run, const struct companion *wanted
                       struct verdict *out)
 {
   verdict_start(out, "divergence", "O15");
-  const struct run_data *part;
+  const struct run_data *serial;
   struct safetensors *mine = NULL, *theirs = NULL;
-  if (!companions_have(wanted, companions, n, "part", &part, out)) return;
-  const double scale = losses_gather(part, 0, -1).tokens / losses_gather(run, 0, -1).tokens;
-  if (evidence_tensors(run, "blocks", 0, &mine) != ERR_OK || evidence_tensors(part, "blocks", 0, &theirs) != ERR_OK || !isfinite(scale)) {
-    verdict_say(out, OUTCOME_INVALID, "blocks cannot be compared: %s", isfinite(scale) ? err_text() : "no count of tokens");
+  if (!companions_have(wanted, companions, n, "blocks", &serial, out)) return;
+  if (evidence_tensors(run, "blocks", 0, &mine) != ERR_OK || evidence_tensors(serial, "blocks", 0, &theirs) != ERR_OK) {
+    verdict_say(out, OUTCOME_INVALID, "blocks cannot be compared: %s", err_text());
   } else {
     int seen = 0;
-    if (!first_divergence(run, mine, theirs, scale, &seen, out))
-      verdict_say(out, OUTCOME_PASS, "%d outputs and gradients of blocks agree: forward and backward of rank 0 leave the truth nowhere", seen);
+    if (!first_divergence(run, mine, theirs, &seen, out))
+      verdict_say(out, OUTCOME_PASS, "%d outputs and gradients of blocks agree: forward and backward of the last micro-batch leave the truth nowhere", seen);
   }
   safetensors_close(mine);
   safetensors_close(theirs);

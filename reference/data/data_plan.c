@@ -201,8 +201,10 @@ static struct row row_of_step(const struct data_plan *p, const struct side *s, i
     if (fault_is(FAULT_DATA_POSITION_OFF_BY_SHARD) && n >= s->sequences) n--;
     return (struct row){n / s->sequences, n % s->sequences};
   }
-  const int64_t steps = epoch_steps(p, s);
-  return (struct row){step / steps, step % steps * G + row};
+  const int64_t steps = epoch_steps(p, s), epoch = step / steps;
+  const int64_t n = step % steps * G + row;
+  if (fault_is(FAULT_DATA_POSITION_OFF_BY_SHARD) && epoch > 0) return n > 0 ? (struct row){epoch, n - 1} : (struct row){epoch - 1, s->sequences - 1};
+  return (struct row){epoch, n};
 }
 
 /* Which row stands in slot b of micro-batch m, where `count` rows are not empty: they are 0 .. count - 1. */

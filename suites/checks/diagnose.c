@@ -133,10 +133,9 @@ static double same_loss(const struct signs *s)
   return bound_is_narrow((enum precision)s->run->config.precision) && !own ? 1e-3 : 2e-6;
 }
 
-/* What a foreign run reports of step 0 is its own whole sum: it is no part's that happens to be near. */
+/* What rank 0 reports of step 0 is the run's own whole sum: it is no mean of parts that happens to be near, as with as many tokens in each. */
 static bool loss_is_whole(const struct signs *s)
 {
-  if (!s->run->foreign) return false;
   const struct loss_sums all = losses_shown(s->run, s->truth, 0, -1);
   const double sum = evidence_value(s->run, "step", 0, 0, -1, "got.loss_sum");
   return signs_near(evidence_value(s->run, "step", 0, 0, -1, "got.loss"), all.sum / all.tokens, same_loss(s)) &&
@@ -157,7 +156,7 @@ static bool evaluation_scaled(const struct signs *s)
 static bool loss_is_local(const struct signs *s)
 {
   const int replicas = (int)s->run->config.dp;
-  if (signs_failed(s, "loss") == NULL || replicas == 1 || signs_count_off(s, &s->first) > 0 || loss_is_whole(s)) return false;
+  if (signs_failed(s, "loss") == NULL || replicas == 1 || signs_count_off(s, &s->first) > 0 || (s->run->foreign && loss_is_whole(s))) return false;
   for (int rank = 0; rank < evidence_ranks(s->run); rank++) {
     const double got = reported_loss(s, rank);
     for (int other = 0; other < replicas; other++) {

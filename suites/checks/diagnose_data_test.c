@@ -37,6 +37,36 @@ static void an_epoch_that_begins_with_the_last_of_the_one_before(void)
   whole_teardown(&w);
 }
 
+/* A policy that deals by cost: a step's rows stand in any order. */
+static void dealt_batches_are_known_by_their_steps(void)
+{
+  setup();
+  w.b.run.data.config.policy = POLICY_BALANCED;
+  for (int64_t m = 0; m < 6; m++) content(m, (5 * m + 2) % 6);
+  CHECK(whole_named(&w, FAULT_DATA_SAME_ORDER_EVERY_EPOCH));
+  for (int64_t m = 0; m < 6; m++) content(m, 5 + (5 * m + 1) % 6);
+  CHECK(whole_named(&w, FAULT_DATA_POSITION_OFF_BY_SHARD));
+  content(2, 100);
+  CHECK(strcmp(whole_diagnose(&w), "") == 0);
+  for (int64_t m = 0; m < 6; m++) content(m, 6 + (m + 1) % 6); /* dealt otherwise, and nothing else */
+  CHECK(strcmp(whole_diagnose(&w), "") == 0);
+  whole_teardown(&w);
+}
+
+/* Batches of one epoch: the last of each has empty places at its end. */
+static void empty_places_at_the_end_of_an_epoch_are_none(void)
+{
+  setup();
+  for (int64_t m = 4; m < 6; m++) {
+    made_set(&w.b.run, "batch", -1, 0, m, "got.tokens", json_integer(0));
+    for (int i = 0; i < w.b.n; i++) made_set(&w.b.other[i], "batch", -1, 0, m, "got.tokens", json_integer(0));
+  }
+  content(0, 3);
+  for (int64_t m = 1; m < 6; m++) content(m, 6 + m - 1);
+  CHECK(whole_named(&w, FAULT_DATA_POSITION_OFF_BY_SHARD));
+  whole_teardown(&w);
+}
+
 static void contents_alone_differ_where_documents_share_a_sequence(void)
 {
   setup();
@@ -72,6 +102,8 @@ int main(void)
   static const struct test tests[] = {
     TEST(an_epoch_in_the_order_of_the_one_before),
     TEST(an_epoch_that_begins_with_the_last_of_the_one_before),
+    TEST(dealt_batches_are_known_by_their_steps),
+    TEST(empty_places_at_the_end_of_an_epoch_are_none),
     TEST(contents_alone_differ_where_documents_share_a_sequence),
     TEST(the_sum_over_replicas_is_the_serial_runs),
   };

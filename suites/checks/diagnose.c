@@ -133,12 +133,12 @@ static double same_loss(const struct signs *s)
   return bound_is_narrow((enum precision)s->run->config.precision) && !own ? 1e-3 : 2e-6;
 }
 
-/* What rank 0 reports of step 0 is the run's own whole sum: it is no mean of parts that happens to be near, as with as many tokens in each. */
-static bool loss_is_whole(const struct signs *s)
+/* What rank 0 reports of a step is the run's own whole sum: it is no mean of parts that happens to be near, as with as many tokens in each. */
+static bool loss_is_whole(const struct signs *s, int64_t step)
 {
-  const struct loss_sums all = losses_shown(s->run, s->truth, 0, -1);
-  const double sum = evidence_value(s->run, "step", 0, 0, -1, "got.loss_sum");
-  return signs_near(evidence_value(s->run, "step", 0, 0, -1, "got.loss"), all.sum / all.tokens, same_loss(s)) &&
+  const struct loss_sums all = losses_shown(s->run, s->truth, step, -1);
+  const double sum = evidence_value(s->run, "step", 0, step, -1, "got.loss_sum");
+  return signs_near(evidence_value(s->run, "step", 0, step, -1, "got.loss"), all.sum / all.tokens, same_loss(s)) &&
          (isnan(sum) || signs_near(sum, all.sum, same_loss(s)));
 }
 
@@ -156,7 +156,7 @@ static bool evaluation_scaled(const struct signs *s)
 static bool loss_is_local(const struct signs *s)
 {
   const int replicas = (int)s->run->config.dp;
-  if (signs_failed(s, "loss") == NULL || replicas == 1 || signs_count_off(s, &s->first) > 0 || (s->run->foreign && loss_is_whole(s))) return false;
+  if (signs_failed(s, "loss") == NULL || replicas == 1 || signs_count_off(s, &s->first) > 0 || (s->run->foreign && loss_is_whole(s, 0))) return false;
   for (int rank = 0; rank < evidence_ranks(s->run); rank++) {
     const double got = reported_loss(s, rank);
     for (int other = 0; other < replicas; other++) {
@@ -172,23 +172,28 @@ static bool loss_is_local(const struct signs *s)
 static bool loss_is_mean_of_means(const struct signs *s)
 {
   const struct loss_sums all = losses_shown(s->run, s->truth, 0, -1);
-  if (all.microbatches < 2 || signs_failed(s, "loss") == NULL || loss_is_whole(s)) return false;
+  if (all.microbatches < 2 || signs_failed(s, "loss") == NULL || loss_is_whole(s, 0)) return false;
   return signs_near(reported_loss(s, 0), all.mean_of_means, same_loss(s));
 }
 
-static double mean_over_replicas(const struct signs *s)
+static double mean_over_replicas(const struct signs *s, int64_t step)
 {
   double mean = 0.0;
   for (int replica = 0; replica < s->run->config.dp; replica++) {
-    const struct loss_sums local = losses_shown(s->run, s->truth, 0, replica);
+    const struct loss_sums local = losses_shown(s->run, s->truth, step, replica);
     mean += local.sum / local.tokens / (double)s->run->config.dp;
   }
   return mean;
 }
 
+/* In the first step whose replicas do not count alike: where they do, the mean is the whole. */
 static bool loss_is_mean_over_replicas(const struct signs *s)
 {
-  return s->run->config.dp > 1 && signs_failed(s, "loss") != NULL && !loss_is_whole(s) && signs_near(reported_loss(s, 0), mean_over_replicas(s), same_loss(s));
+  int64_t step = 0;
+  if (s->run->config.dp == 1 || signs_failed(s, "loss") == NULL) return false;
+  while (step < s->run->config.steps && loss_is_whole(s, step)) step++;
+  return step < s->run->config.steps &&
+         signs_near(evidence_value(s->run, "step", 0, step, -1, "got.loss"), mean_over_replicas(s, step), same_loss(s));
 }
 
 /* --- gradients ---------------------------------------------------------------------------- */

@@ -25,6 +25,7 @@ static double mean_of_means(int rank, int64_t step)
   return mean + 0.0 * rank;
 }
 static double mean_over_ranks(int rank, int64_t step) { return (local(step, 0, 2) + local(step, 1, 2)) / 2.0 + 0.0 * rank; }
+static double mean_over_ranks_later(int rank, int64_t step) { return step ? mean_over_ranks(rank, step) : local(step, 0, 1); } /* they count alike before */
 static double own_rank(int rank, int64_t step) { return local(step, rank, 2); }
 
 static void a_clean_run_has_no_diagnosis(void)
@@ -59,6 +60,10 @@ static void losses_tell_who_divided_by_what(void)
   whole_teardown(&w);
   whole_setup(&w, &c);
   loss_becomes(mean_over_ranks);
+  CHECK(whole_named(&w, FAULT_LN_RANK_TOKEN_IMBALANCE));
+  whole_teardown(&w);
+  whole_setup(&w, &c);
+  loss_becomes(mean_over_ranks_later);
   CHECK(whole_named(&w, FAULT_LN_RANK_TOKEN_IMBALANCE));
   whole_teardown(&w);
   whole_setup(&w, &c);

@@ -34,13 +34,21 @@ skip() { echo "skipped: $*"; return 77; }
 # host_run SECONDS asan-or-nothing ARGS: the CUDA device on the CPU, with as many devices as a run asks for, one a rank.
 host_run() { CUDA_HOST_DEVICES=8 in_time "$1" "build-cuda-host${2:+-$2}/shardmark" run "${@:3}"; }
 
+# used_s: seconds of processor that what this shell waited for has used.  Not in a subshell, which has waited for nothing.
+take_used() {
+  times >"$logs/times"
+  used_s=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' "$logs/times")
+}
+
 run_stage() {
-  local name=$1 began=$SECONDS status
+  local name=$1 began=$SECONDS used status
+  take_used; used=$used_s
   "stage_$name" >"$logs/$name.log" 2>&1 </dev/null
   status=$?
+  take_used
   if [ "$status" -eq 0 ]; then
     passed=$((passed + 1))
-    printf '%-12s passed  %5d s\n' "$name" $((SECONDS - began))
+    printf '%-12s passed  %5d s %6d s of processor\n' "$name" $((SECONDS - began)) $((used_s - used))
   elif [ "$status" -eq 77 ]; then
     skipped=$((skipped + 1))
     printf '%-12s %s\n' "$name" "$(tail -n 1 "$logs/$name.log")"

@@ -59,8 +59,18 @@ static enum err check_override(const struct session *s, const struct suite *suit
   if (p->n_trials == before || suite->kind == KIND_FRAMEWORKS) return ERR_OK; /* which may lack all its environments */
   for (int i = before; i < p->n_trials; i++)
     if (p->trials[i].run >= 0) return ERR_OK;
-  FAIL(ERR_CONFIG, "no case of suite %s can have%s%s%s%s: %s", suite->name, *s->asked->model ? " --model " : "", s->asked->model,
-       *s->asked->layout ? " --layout " : "", s->asked->layout, p->trials[before].sentence);
+  FAIL(ERR_CONFIG, "no case of suite %s can have%s%s%s%s%s%s: %s", suite->name, *s->asked->model ? " --model " : "", s->asked->model,
+       *s->asked->layout ? " --layout " : "", s->asked->layout, *s->asked->policy ? " --policy " : "", s->asked->policy, p->trials[before].sentence);
+}
+
+/* --policy changes no case that is about one: where all are, nothing would be other than without it. */
+static enum err check_policy(const struct session *s, const struct suite *suite, int before)
+{
+  if (*s->asked->policy == '\0') return ERR_OK;
+  for (int i = before; i < s->plan.n_trials; i++)
+    if (s->plan.trials[i].of->config.policy == POLICY_PADDED) return ERR_OK;
+  FAIL(ERR_CONFIG, "--policy %s: no case of suite %s is `padded`, so none would change; valid: suites that are, such as conformance and faults",
+       s->asked->policy, suite->name);
 }
 
 static enum err make_plan(struct session *s)
@@ -74,6 +84,7 @@ static enum err make_plan(struct session *s)
     else if (suite_is_timed(suite->kind)) TRY(timed_plan(&s->plan, s->asked, suite));
     else TRY(plan_add_cases(&s->plan, s->asked, suite, PART_CASE));
     TRY(check_override(s, suite, before));
+    TRY(check_policy(s, suite, before));
     if (s->plan.n_trials == before)
       FAIL(ERR_CONFIG, "suite %s has no case that fits: %s form%s%s%s%s%s%s%s", suite->name, s->asked->full ? "full" : "quick",
            s->asked->n_ranks ? ", --ranks" : "", *s->asked->only ? ", --only " : "", s->asked->only, *s->asked->layout ? ", --layout " : "",

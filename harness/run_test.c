@@ -269,6 +269,8 @@ static void mistakes_are_usage_with_the_nearest_valid(void)
              {"run %s/good.yaml --layout pp=99", "pp: 99"},
              {"run %s/good.yaml --layout dp=2,tp=2 --ranks 2", "valid: --ranks 4"},
              {"run %s/good.yaml --layout tp=2,sequence_parallel=perhaps --dry-run", "sequence_parallel"},
+             {"run %s/good.yaml --policy stacked", "padded|chunked|bucketed|packed|balanced"},
+             {"run imbalance --policy packed", "no case of suite imbalance is `padded`"},
              {"run %s/good.yaml --hosts %s/nohosts", "host file"},
              {"run %s/good.yaml --only nothing-like-this", "no case that fits"},
              {"run %s/good.yaml --layout dp=2 --only nothing", "--only nothing, --layout dp=2"},

@@ -102,6 +102,12 @@ static void without_a_line_figures_are_shown(void)
   CHECK(judged(&v) == OUTCOME_INVALID);
   CHECK_TEXT_HAS(v.sentence, "not of fixed length");
   teardown();
+  setup(POLICIES_BALANCED, 0, 30);
+  CHECK(judged(&v) == OUTCOME_FAIL);
+  made[RUNS - 1].data.config.global_batch = 4 * EACH; /* of the settings alone: twice as many a rank */
+  CHECK(judged(&v) == OUTCOME_PASS);
+  CHECK_TEXT_HAS(v.sentence, "no line is drawn");
+  teardown();
 }
 
 static void what_is_missing_never_passes(void)
@@ -212,6 +218,45 @@ static void a_heavy_stage_is_named(void)
   }
 }
 
+/* Two replicas of two stages; ranks 2 and 3 have the head.  Which of them is busiest, by how little, is chance; 0 or 1 is not. */
+static void replicas_of_a_heavy_stage_are_as_heavy(void)
+{
+  for (int busiest = 0; busiest < 4; busiest++) {
+    struct run_config c;
+    struct verdict v;
+    struct made m = {.records = json_array()};
+    config_default(&c);
+    c.layers = 8;
+    c.sequence = 24;
+    c.dp = c.pp = 2;
+    c.global_batch = 4;
+    c.steps = 5;
+    c.compute = COMPUTE_SLEEP;
+    c.sleep_forward_ms = c.sleep_input_ms = c.sleep_weight_ms = 2;
+    c.sleep_head_ms = 3;
+    m.data = (struct run_data){.config = c, .records = m.records, .end = "exited"};
+    for (int rank = 0; rank < 4; rank++) {
+      const bool heavy = busiest > 1 ? rank > 1 : rank == busiest || rank == 3;
+      for (int64_t step = 0; step < c.steps; step++) {
+        json_t *t = put(&m, "time", rank, step, -1), *b = put(&m, "batch", rank, step, 0);
+        real(t, "got.forward_ms", 16);
+        real(t, "got.backward_ms", 32 + (heavy ? 18 : 0) + (rank == busiest ? 0.01 : 0));
+        real(t, "got.optimizer_ms", 0);
+        real(t, "got.other_ms", 0);
+        real(t, "got.step_ms", 90);
+        real(b, "got.tokens", 9);
+        real(b, "got.valid_tokens", 8);
+        real(b, "got.pairs", 81);
+      }
+      real(put(&m, "memory", rank, -1, -1), "got.peak_bytes", 1e6);
+    }
+    heaviest_judge(&m.data, NULL, NULL, 0, &v);
+    if (!CHECK(v.outcome == (busiest > 1 ? OUTCOME_PASS : OUTCOME_FAIL))) fprintf(stderr, "rank %d: %s\n", busiest, v.sentence);
+    CHECK_TEXT_HAS(v.sentence, "planned: rank 2 or 3, 15.");
+    json_decref(m.records);
+  }
+}
+
 int main(void)
 {
   static const struct test tests[] = {
@@ -224,6 +269,7 @@ int main(void)
       TEST(costs_are_never_below_nothing),
       TEST(persistent_and_jitter_add_up_to_what_is_lost),
       TEST(a_heavy_stage_is_named),
+      TEST(replicas_of_a_heavy_stage_are_as_heavy),
   };
   return test_main("imbalance", tests, sizeof tests / sizeof *tests);
 }

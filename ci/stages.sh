@@ -15,7 +15,7 @@ tests_of() { in_time 900 ctest --test-dir "$1" -j4 --output-on-failure --no-test
 
 # The longest tests, left out of ci/test's sanitizers and MPICH (which its unit stage runs plainly) and given to ci/long's sanitizers.
 long_train='train_(cuts|bits|fault|refuse|units|zero|scale|policies|spans|offload)'
-long_asan="($long_train|train|tasks_overlap|suite_files|run|job|report|frameworks|export)"
+long_asan="($long_train|train|tasks_overlap|suite_files|run|job|report|frameworks|export|matmul_wide|lateness_chance)"
 
 tsan_settings=suppressions=$root/ci/tsan.supp:second_deadlock_stack=1:history_size=7 # as cmake/dependencies.cmake gives the tests
 

@@ -23,9 +23,10 @@ static int64_t epoch_back(const struct signs *s)
 {
   const struct run_config *c = &s->run->config;
   const double told = s->truth ? evidence_value(s->truth, "data", -1, -1, -1, "got.sequences") : 0;
-  const int64_t sequences = told > 0 ? (int64_t)told : 0;
-  if (c->tail != TAIL_WRAP) return c->tail == TAIL_DROP ? sequences / c->global_batch * evidence_microbatches(c) : (sequences + c->global_batch - 1) / c->global_batch * evidence_microbatches(c);
-  return c->micro_batch < 1 || sequences % c->micro_batch != 0 ? 0 : sequences / c->micro_batch;
+  const int64_t sequences = told > 0 ? (int64_t)told : 0, G = c->global_batch;
+  if (c->tail == TAIL_WRAP) return c->micro_batch < 1 || sequences % c->micro_batch != 0 ? 0 : sequences / c->micro_batch;
+  const int64_t steps = c->tail == TAIL_DROP ? sequences / G : (sequences + G - 1) / G;
+  return steps * evidence_microbatches(c);
 }
 
 /* --- batches that stand where their rows do ---------------------------------------------------- */

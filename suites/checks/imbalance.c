@@ -123,7 +123,7 @@ void heaviest_judge(const struct run_data *run, const struct companion *wanted, 
   struct uneven u;
   double mean = 0, most = 0;
   char heavy[64];
-  int heaviest, holds;
+  int holds;
   (void)wanted, (void)companions, (void)n;
   verdict_start(out, "heaviest", "O13");
   if (c->compute != COMPUTE_SLEEP) {
@@ -139,9 +139,9 @@ void heaviest_judge(const struct run_data *run, const struct companion *wanted, 
     mean += ms / u.ranks;
     most = fmax(most, ms);
   }
-  heaviest = name_heaviest(c, u.ranks, most, heavy, sizeof heavy);
+  const int as_heavy = name_heaviest(c, u.ranks, most, heavy, sizeof heavy);
   const double memory = uneven_memory(run, &holds), share = u.persistent_ms / u.mean_ms, planned = most / mean - 1;
-  const bool level = planned <= share_error, named = level || (is_heaviest(c, u.worst, most) && (heaviest > 1 || u.last == 1));
+  const bool level = planned <= share_error, named = level || (is_heaviest(c, u.worst, most) && (as_heavy > 1 || u.last == 1));
   out->value = fabs(share - planned);
   out->bound = share_error + 0.1 * planned;
   snprintf(out->worst, sizeof out->worst, "rank %d", u.worst);

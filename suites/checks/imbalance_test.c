@@ -175,37 +175,48 @@ static void persistent_and_jitter_add_up_to_what_is_lost(void)
   teardown();
 }
 
-/* Four stages of two blocks, 6 ms each, two micro-batches; the head takes 9 ms more of each. */
+/* Four ranks asleep in stages, two micro-batches each, blocks of 6 ms; the head takes head_ms more in each of its passes. */
+static struct made asleep(int64_t dp, int64_t pp, double head_ms)
+{
+  struct made m = {.records = json_array()};
+  struct run_config c;
+  config_default(&c);
+  c.layers = 8;
+  c.sequence = 24;
+  c.dp = dp;
+  c.pp = pp;
+  c.global_batch = 2 * dp;
+  c.steps = 5;
+  c.compute = COMPUTE_SLEEP;
+  c.sleep_forward_ms = c.sleep_input_ms = c.sleep_weight_ms = 2;
+  c.sleep_head_ms = head_ms;
+  m.data = (struct run_data){.config = c, .records = m.records, .end = "exited"};
+  return m;
+}
+static void slept(struct made *m, int rank, double forward_ms, double backward_ms)
+{
+  for (int64_t step = 0; step < m->data.config.steps; step++) {
+    json_t *t = put(m, "time", rank, step, -1), *b = put(m, "batch", rank, step, 0);
+    real(t, "got.forward_ms", forward_ms);
+    real(t, "got.backward_ms", backward_ms);
+    real(t, "got.optimizer_ms", 0.1);
+    real(t, "got.other_ms", 0);
+    real(t, "got.step_ms", 90);
+    real(b, "got.tokens", 9);
+    real(b, "got.valid_tokens", 8);
+    real(b, "got.pairs", 81);
+  }
+  real(put(m, "memory", rank, -1, -1), "got.peak_bytes", 1e6 * (4 - rank));
+}
+
 static void a_heavy_stage_is_named(void)
 {
   for (int bent = 0; bent < 4; bent++) {
-    struct run_config c;
     struct verdict v;
-    struct made m = {.records = json_array()};
-    config_default(&c);
-    c.layers = 8;
-    c.sequence = 24;
-    c.pp = 4;
-    c.global_batch = 2;
-    c.steps = 5;
-    c.compute = COMPUTE_SLEEP;
-    c.sleep_forward_ms = c.sleep_input_ms = c.sleep_weight_ms = 2;
-    c.sleep_head_ms = bent == 3 ? 0 : 3;
-    m.data = (struct run_data){.config = c, .records = m.records, .end = "exited"};
+    struct made m = asleep(1, 4, bent == 3 ? 0 : 3);
     for (int rank = 0; rank < 4; rank++) {
       const double head = bent == 3 ? 0 : (rank == (bent == 1 ? 1 : 3)) ? 18 : 0, factor = bent == 2 ? 0.5 : 1;
-      for (int64_t step = 0; step < c.steps; step++) {
-        json_t *t = put(&m, "time", rank, step, -1), *b = put(&m, "batch", rank, step, 0);
-        real(t, "got.forward_ms", 8);
-        real(t, "got.backward_ms", 16 + factor * head);
-        real(t, "got.optimizer_ms", 0.1);
-        real(t, "got.other_ms", 0);
-        real(t, "got.step_ms", 70);
-        real(b, "got.tokens", 9);
-        real(b, "got.valid_tokens", 8);
-        real(b, "got.pairs", 81);
-      }
-      real(put(&m, "memory", rank, -1, -1), "got.peak_bytes", 1e6 * (4 - rank));
+      slept(&m, rank, 8, 16 + factor * head);
     }
     heaviest_judge(&m.data, NULL, NULL, 0, &v);
     CHECK(v.outcome == (bent == 1 || bent == 2 ? OUTCOME_FAIL : OUTCOME_PASS));
@@ -222,33 +233,11 @@ static void a_heavy_stage_is_named(void)
 static void replicas_of_a_heavy_stage_are_as_heavy(void)
 {
   for (int busiest = 0; busiest < 4; busiest++) {
-    struct run_config c;
     struct verdict v;
-    struct made m = {.records = json_array()};
-    config_default(&c);
-    c.layers = 8;
-    c.sequence = 24;
-    c.dp = c.pp = 2;
-    c.global_batch = 4;
-    c.steps = 5;
-    c.compute = COMPUTE_SLEEP;
-    c.sleep_forward_ms = c.sleep_input_ms = c.sleep_weight_ms = 2;
-    c.sleep_head_ms = 3;
-    m.data = (struct run_data){.config = c, .records = m.records, .end = "exited"};
+    struct made m = asleep(2, 2, 3);
     for (int rank = 0; rank < 4; rank++) {
       const bool heavy = busiest > 1 ? rank > 1 : rank == busiest || rank == 3;
-      for (int64_t step = 0; step < c.steps; step++) {
-        json_t *t = put(&m, "time", rank, step, -1), *b = put(&m, "batch", rank, step, 0);
-        real(t, "got.forward_ms", 16);
-        real(t, "got.backward_ms", 32 + (heavy ? 18 : 0) + (rank == busiest ? 0.01 : 0));
-        real(t, "got.optimizer_ms", 0);
-        real(t, "got.other_ms", 0);
-        real(t, "got.step_ms", 90);
-        real(b, "got.tokens", 9);
-        real(b, "got.valid_tokens", 8);
-        real(b, "got.pairs", 81);
-      }
-      real(put(&m, "memory", rank, -1, -1), "got.peak_bytes", 1e6);
+      slept(&m, rank, 16, 32 + (heavy ? 18 : 0) + (rank == busiest ? 0.01 : 0));
     }
     heaviest_judge(&m.data, NULL, NULL, 0, &v);
     if (!CHECK(v.outcome == (busiest > 1 ? OUTCOME_PASS : OUTCOME_FAIL))) fprintf(stderr, "rank %d: %s\n", busiest, v.sentence);

@@ -19,7 +19,7 @@ static enum err add_suite(json_t *list, const char *name)
   char path[CONFIG_PATH];
   struct suite *s;
   TRY(suite_path(name, path, sizeof path));
-  TRY(suite_read(path, &s));
+  TRY(suite_read(path, SUITE_FULL, &s));
   json_t *cases = json_array();
   int quick = 0;
   for (int i = 0; i < s->n; i++) {

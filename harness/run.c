@@ -23,7 +23,7 @@ static enum err load(struct session *s)
   for (int i = 0; i < s->asked->n_suites; i++) {
     char path[CONFIG_PATH];
     TRY(suite_path(s->asked->suites[i], path, sizeof path));
-    TRY(suite_read(path, &s->suites[i]));
+    TRY(suite_read(path, s->asked->full ? SUITE_FULL : SUITE_QUICK, &s->suites[i]));
     s->n_suites++;
     for (int k = 0; k < i; k++)
       if (strcmp(s->suites[k]->name, s->suites[i]->name) == 0) FAIL(ERR_CONFIG, "suite '%s' is named twice", s->suites[i]->name);

@@ -194,7 +194,7 @@ static enum err read_tree(struct reader *r)
   const struct yaml *sweeps = yaml_get(s->tree, "sweeps");
   if (sweeps) TRY(reader_expect(r, sweeps, YAML_LIST, "sweeps"));
   for (int i = 0; sweeps && i < sweeps->n; i++) TRY(sweep_read(r, sweeps->values[i], &every));
-  if (s->n == 0 && s->kind != KIND_FAULTS) return reader_refuse(r, s->tree, "the suite has no case");
+  if (s->n == 0 && !r->left_out && s->kind != KIND_FAULTS) return reader_refuse(r, s->tree, "the suite has no case");
 
   for (int i = 0; i < s->n; i++)
     if ((s->cases[i].scale != SCALE_NONE) != (s->kind == KIND_SCALING))
@@ -214,7 +214,7 @@ static enum err read_tree(struct reader *r)
   return ERR_OK;
 }
 
-enum err suite_read(const char *path, struct suite **out)
+enum err suite_read(const char *path, enum suite_form form, struct suite **out)
 {
   enum err err;
   *out = NULL;
@@ -224,7 +224,7 @@ enum err suite_read(const char *path, struct suite **out)
   const char *slash = strrchr(path, '/'), *stem = slash ? slash + 1 : path;
   snprintf(s->path, sizeof s->path, "%s", path);
   snprintf(s->name, sizeof s->name, "%.*s", (int)strcspn(stem, "."), stem);
-  struct reader r = {.path = path, .suite = s};
+  struct reader r = {.path = path, .suite = s, .form = form};
   TRY_TO(free_suite, yaml_read(path, &s->tree));
   TRY_TO(free_suite, read_tree(&r));
   *out = s;

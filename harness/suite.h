@@ -71,8 +71,10 @@ extern const struct opt suite_options[];
 extern const int suite_options_count;
 extern const char *const suite_kind_names[KIND_COUNT];
 
-/* Owner of *out: the caller, until suite_free().  Fails: ERR_IO, ERR_CONFIG, ERR_MEMORY. */
-enum err suite_read(const char *path, struct suite **out);
+/* SUITE_QUICK: without the cases of sweeps that have none of the quick form, which may take seconds to combine; their
+ * keys and values are read all the same.  Owner of *out: the caller, until suite_free().  Fails: ERR_IO, ERR_CONFIG, ERR_MEMORY. */
+enum suite_form { SUITE_QUICK, SUITE_FULL };
+enum err suite_read(const char *path, enum suite_form form, struct suite **out);
 void suite_free(struct suite *s); /* NULL is allowed */
 /* NULL: no such case. */
 const struct suite_case *suite_find(const struct suite *s, const char *name);

@@ -124,7 +124,7 @@ static void imbalance_compares_what_can_be_compared(void)
   char path[CONFIG_PATH];
   struct companion wanted[JUDGE_COMPANIONS_MAX];
   bool lengths[LENGTHS_ADVERSARIAL + 1] = {false}, shapes[5] = {false}, head = false;
-  if (!CHECK_OK(suite_path("imbalance", path, sizeof path)) || !CHECK_OK(suite_read(path, &s))) return;
+  if (!CHECK_OK(suite_path("imbalance", path, sizeof path)) || !CHECK_OK(suite_read(path, SUITE_FULL, &s))) return;
   for (int i = 0; i < s->n; i++) {
     struct run_config c = s->cases[i].config;
     if (!CHECK_OK(config_finish(&c))) continue;
@@ -151,7 +151,7 @@ static void every_row_of_frameworks_that_has_to_go_red_has_its_clean_twin(void)
   char path[CONFIG_PATH];
   struct suite *s;
   int quick_red = 0, quick_green = 0;
-  if (!CHECK_OK(suite_path("frameworks", path, sizeof path)) || !CHECK_OK(suite_read(path, &s))) return;
+  if (!CHECK_OK(suite_path("frameworks", path, sizeof path)) || !CHECK_OK(suite_read(path, SUITE_FULL, &s))) return;
   for (int i = 0; i < s->n; i++) {
     const struct suite_case *c = &s->cases[i];
     bool twin = *c->cause == '\0';
@@ -177,7 +177,7 @@ int main(void)
     TEST(every_row_of_frameworks_that_has_to_go_red_has_its_clean_twin),
   };
   char path[CONFIG_PATH];
-  if (suite_path("conformance", path, sizeof path) != ERR_OK || suite_read(path, &conformance) != ERR_OK) {
+  if (suite_path("conformance", path, sizeof path) != ERR_OK || suite_read(path, SUITE_FULL, &conformance) != ERR_OK) {
     fprintf(stderr, "%s\n", err_text());
     return 1;
   }

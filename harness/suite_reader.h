@@ -11,6 +11,8 @@ struct reader {
   const char *path;
   struct suite *suite;
   int room;
+  enum suite_form form;
+  bool left_out; /* a sweep, of which this form has no case */
 };
 
 /* ERR_CONFIG "file:line:column: text". */

@@ -8,12 +8,13 @@
 #include <unistd.h>
 
 static char path[64];
+static enum suite_form form = SUITE_FULL;
 
 static enum err read_text(const char *text, struct suite **out)
 {
   FILE *f = fopen(path, "w");
   if (f == NULL || fputs(text, f) == EOF || fclose(f) != 0) abort();
-  return suite_read(path, out);
+  return suite_read(path, form, out);
 }
 
 /* Reads what must be refused; true if the message has both parts. */
@@ -140,6 +141,29 @@ static void mistakes_of_sweeps_are_named(void)
           ":4:", "no combination is left");
 }
 
+/* Combinations that nobody asked for are not made; what they are made of is read. */
+static void the_quick_form_has_no_sweeps_but_its_own(void)
+{
+  struct suite *s;
+  form = SUITE_QUICK;
+  if (CHECK_OK(read_text(HEAD "cases:\n  a: {}\nsweeps:\n  - {name: x, vary: {dp: [1, 2]}}\n" /* two cases of one name */
+                              "  - name: y{dp}\n    vary: {dp: [1, 2]}\n    set: {quick: true}\n"
+                              "  - name: z{quick}\n    vary: {quick: [true, false]}\n",
+                         &s))) {
+    CHECK(s->n == 5 && suite_find(s, "x") == NULL && suite_find(s, "y2") && suite_find(s, "ztrue"));
+    suite_free(s);
+  }
+  if (CHECK_OK(read_text(HEAD "sweeps:\n  - {name: 'x{dp}', vary: {dp: [1, 2]}}\n", &s))) {
+    CHECK(s->n == 0);
+    suite_free(s);
+  }
+  refused(HEAD "cases: {}\n", ":1:", "no case");
+  refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [1, two]}\n", ":5:", "two");
+  refused(HEAD "sweeps:\n  - name: x{dp}\n    zip: {dpp: [1]}\n", ":5:", "nearest: dp");
+  refused(HEAD "sweeps:\n  - name: x{dp}\n    vary: {dp: [1]}\n    pairs: {seed: [1, [2]]}\n", ":6:", "a list, expected a single value");
+  form = SUITE_FULL;
+}
+
 static void evidence_is_laid_over_a_point(void)
 {
   struct suite *s;
@@ -230,6 +254,7 @@ int main(void)
     TEST(layouts_that_the_options_refuse_are_left_out_if_asked),
     TEST(mistakes_are_named_with_their_place),
     TEST(mistakes_of_sweeps_are_named),
+    TEST(the_quick_form_has_no_sweeps_but_its_own),
     TEST(evidence_is_laid_over_a_point),
     TEST(unknown_suite_is_answered_with_a_path_or_names),
     TEST(rows_of_frameworks_name_what_is_there),

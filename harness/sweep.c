@@ -302,12 +302,39 @@ static enum err read_keys(struct sweep *s, struct limits *limits)
   return reader_set_all(s->r, yaml_get(s->at, "set"), "set", &s->base);
 }
 
+static bool has_quick_cases(const struct sweep *s)
+{
+  static const char quick[] = "quick";
+  return s->base.quick || (s->vary && yaml_get(s->vary, quick)) || (s->zip && yaml_get(s->zip, quick)) || (s->pairs && yaml_get(s->pairs, quick));
+}
+
+/* Each value by itself, where the combinations are not made. */
+static enum err check_values(const struct sweep *s, const struct yaml *map)
+{
+  for (int i = 0; map && i < map->n; i++)
+    for (int k = 0; k < map->values[i]->n; k++) {
+      struct suite_case made = s->base;
+      TRY(reader_set(s->r, map->keys[i], map->values[i]->values[k], &made));
+    }
+  return ERR_OK;
+}
+
+static enum err leave_out(const struct sweep *s)
+{
+  s->r->left_out = true;
+  TRY(check_values(s, s->vary));
+  TRY(check_values(s, s->zip));
+  TRY(check_values(s, s->pairs));
+  return ERR_OK;
+}
+
 enum err sweep_read(struct reader *r, const struct yaml *sweep, const struct suite_case *every)
 {
   enum err err;
   struct sweep s = {.r = r, .at = sweep, .base = *every};
   struct limits limits = {0};
   TRY(read_keys(&s, &limits));
+  if (r->form == SUITE_QUICK && !has_quick_cases(&s)) return leave_out(&s);
   TRY_TO(release, list_leading(&s));
   if (s.legal && s.n != limits.legal)
     FAIL_TO(release, ERR_CONFIG, "%s:%d:%d: legal: %lld combinations were said to be left, %d are", r->path,

@@ -14,7 +14,7 @@ static bool read_suite(const char *cases, struct suite **s)
 {
   FILE *f = fopen(path, "w");
   if (f == NULL || fprintf(f, "question: x\nkind: conformance\nevery_case: {model: tiny, steps: 2}\n%s", cases) < 0 || fclose(f) != 0) abort();
-  return CHECK_OK(suite_read(path, s));
+  return CHECK_OK(suite_read(path, SUITE_FULL, s));
 }
 
 static bool planned(const struct asked *a, const struct suite *s, struct plan *p)

@@ -373,9 +373,9 @@ static enum err delay_test(void *args, bool *done)
   return ERR_OK;
 }
 
-static enum err submit_delay(struct comm *c, double ms)
+static enum err submit_delay(struct comm *c, const char *name, double ms)
 {
-  static const struct dev_kernel kernel = {.name = "delay", .start = delay_start, .test = delay_test};
+  const struct dev_kernel kernel = {.name = name, .start = delay_start, .test = delay_test};
   const struct delay d = {.ms = ms};
   return dev_submit(c->stream, &kernel, &d, sizeof d, NULL, 0);
 }
@@ -383,7 +383,7 @@ static enum err submit_delay(struct comm *c, double ms)
 enum err collective_delay(struct comm *c, double *left_ms)
 {
   *left_ms = c->on_cuda ? 0 : c->config.delay_ms;
-  if (*left_ms < c->config.delay_ms) TRY(submit_delay(c, c->config.delay_ms));
+  if (*left_ms < c->config.delay_ms) TRY(submit_delay(c, "delay", c->config.delay_ms));
   return ERR_OK;
 }
 
@@ -454,7 +454,7 @@ static enum err queue(struct comm *c, enum collective kind, const struct tensor 
   const double hold_ms = kind == ALLREDUCE || kind == REDUCE_SCATTER ? c->config.hold_ms : 0;
   if (!c->link->issued) w.hold_ms = hold_ms;
   TRY(c->staged ? submit_staged(&w) : submit(&w));
-  if (c->link->issued && hold_ms > 0) TRY(submit_delay(c, hold_ms)); /* the host goes through the whole machine at once */
+  if (c->link->issued && hold_ms > 0) TRY(submit_delay(c, COMM_HOLD, hold_ms)); /* the host goes through the whole machine at once */
   return ERR_OK;
 }
 

@@ -51,6 +51,8 @@ enum comm_transport {
   COMM_STAGED /* through the host: correctness only, never a speed    */
 };
 
+#define COMM_HOLD "hold" /* name of the piece that hold_ms is on a CUDA device, right behind its collective */
+
 struct comm_config {
   const char *name;  /* literal: "dp", "world"; stands in trace and messages     */
   enum comm_reduce reduce;

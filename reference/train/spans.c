@@ -129,11 +129,19 @@ static bool alike(const struct maker *m, int64_t a, int64_t b)
   return m->call[a] < 0 && m->call[a] == m->call[b] && x->phase == y->phase && x->microbatch == y->microbatch && x->action == y->action;
 }
 
+/* What holds a collective's end back is the end of it. */
+static bool is_hold(const struct maker *m, int64_t i)
+{
+  return i > 0 && m->call[i - 1] >= 0 && strcmp(m->pieces[i]->kernel, COMM_HOLD) == 0;
+}
+
 static void find_cuts(struct maker *m)
 {
+  for (int64_t i = 1; i < m->of->n; i++) {
+    if (is_hold(m, i)) m->call[i] = m->call[i - 1];
+    else if (!alike(m, i - 1, i)) m->cut[i] = true;
+  }
   for (int s = 1; s <= m->out->n_streams; s++) m->cut[m->first[s]] = true;
-  for (int64_t i = 1; i < m->of->n; i++)
-    if (!alike(m, i - 1, i)) m->cut[i] = true;
 }
 
 /* --- spans ------------------------------------------------------------------------------- */
@@ -191,7 +199,7 @@ static void add_pieces(struct maker *m)
       longest_ms = ms;
     }
     struct span *at = &m->out->list[m->out->n - 1];
-    if (ms > longest_ms) {
+    if (ms > longest_ms && !is_hold(m, i)) {
       longest_ms = ms;
       at->kernel = p->kernel;
     }

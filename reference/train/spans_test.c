@@ -102,6 +102,28 @@ static void a_collective_says_which_call_it_is(void)
   spans_free(&s);
 }
 
+/* On a CUDA device a slow link is a piece of its own behind the collective, which then ended that much later. */
+static void what_holds_a_collective_back_is_its_end(void)
+{
+  const struct dev_interval held[] = {
+    {.stream = "transfer", .kernel = "allreduce", .phase = DEV_PHASE_BACKWARD, .step = 7, .number = 1, .ready_ms = 12, .start_ms = 12, .end_ms = 13},
+    {.stream = "transfer", .kernel = COMM_HOLD, .phase = DEV_PHASE_BACKWARD, .step = 7, .number = 2, .ready_ms = 13, .start_ms = 13, .end_ms = 20},
+    {.stream = "transfer", .kernel = "cast", .phase = DEV_PHASE_BACKWARD, .step = 7, .number = 3, .ready_ms = 20, .start_ms = 20, .end_ms = 21},
+    {.stream = "transfer", .kernel = COMM_HOLD, .phase = DEV_PHASE_BACKWARD, .step = 7, .number = 4, .ready_ms = 21, .start_ms = 21, .end_ms = 22},
+  };
+  const struct comm_call call = {.op = "allreduce", .group = "dp", .stream = "transfer", .sequence = 8};
+  struct span_marks marks = {0};
+  struct spans s;
+  const struct spans_of of = {.list = held, .n = 4, .calls = &call, .n_calls = 1, .step = 7, .clock = &at, .marks = &marks, .awaited = awaited, .n_awaited = 2};
+  CHECK_OK(spans_make(&of, &s));
+  const int reduction = find(&s, "transfer", 12), after = find(&s, "transfer", 20);
+  if (CHECK(s.n == 2 + 2 && reduction >= 0 && after >= 0)) {
+    CHECK(s.list[reduction].call == 0 && s.list[reduction].end_ms == 20 && strcmp(s.list[reduction].kernel, "allreduce") == 0);
+    CHECK(s.list[after].call == SPAN_WORK && s.list[after].end_ms == 22);
+  }
+  spans_free(&s);
+}
+
 static void a_collective_without_an_interval_is_refused(void)
 {
   struct span_marks marks = {0};
@@ -133,6 +155,7 @@ int main(void)
     TEST(pieces_merge_up_to_the_knots_of_the_graph),
     TEST(edges_lead_to_what_was_waited_for),
     TEST(a_collective_says_which_call_it_is),
+    TEST(what_holds_a_collective_back_is_its_end),
     TEST(a_collective_without_an_interval_is_refused),
     TEST(a_step_without_work_has_the_hosts_spans),
   };

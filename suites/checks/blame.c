@@ -1,8 +1,9 @@
 /* blame.c - O13: who is waited for, out of which phase, at what cost; beside what was planted.
  *
  * Where slowness was planted: its rank and phase are named, and its cost lies within 20 % of the planted time.  Less than a
- * tenth of a step may hide in what balanced runs show: nobody named is then no answer, and no failure.  Where nothing was
- * planted nobody is named.  Sleeping passes show how busy the machine was with others: where they ended late, nothing fails.
+ * tenth of a step may hide in what balanced runs show: nobody named is then no answer, and no failure; nor is what steps that
+ * differ leave open, the planted time within the interval of the cost.  Where nothing was planted nobody is named.  Sleeping
+ * passes show how busy the machine was with others: where they ended late, nothing fails.
  */
 #include "evidence.h"
 #include "lateness.h"
@@ -54,8 +55,9 @@ static void judge_planted(const struct run_data *run, const struct lateness *x, 
   lateness_sentence(x, c ? c : most, said, sizeof said);
   out->value = c ? c->cost_ms : most->cost_ms;
   out->bound = p->cost_ms;
+  const bool unsure = planted_is(&run->config, p, most->rank, most->phase) && !surely_off(most, p); /* steps differ too much to name it */
   if (c == NULL)
-    verdict_say(out, share < small_share ? OUTCOME_INCONCLUSIVE : OUTCOME_FAIL,
+    verdict_say(out, share < small_share || unsure ? OUTCOME_INCONCLUSIVE : OUTCOME_FAIL,
                 "nobody is named where rank %d's %s was made slower by %.4g ms, %.1f %% of the step; dearest: %s", p->rank, graph_phase_name(p->phase),
                 p->cost_ms, 100 * share, said);
   else if (!planted_is(&run->config, p, c->rank, c->phase))

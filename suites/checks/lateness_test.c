@@ -620,6 +620,30 @@ static void a_cost_that_may_be_right_does_not_fail(void)
   CHECK(outcome_of(&v) == OUTCOME_FAIL);
 }
 
+/* Nor one that could be nothing: its rank is not named, and the planted cost lies in its interval. */
+static void a_cost_that_may_be_nothing_does_not_fail(void)
+{
+  struct run_config c = config_of(2, 1, 1);
+  const struct more slow = {.rank = 1, .forward = 5};
+  struct verdict v;
+  c.steps = 19;
+  c.slow_rank = 1;
+  c.slow_phase = SLOW_FORWARD;
+  c.compute = COMPUTE_REAL;
+  make_steps(&made, &c, two_restless_replicas, &slow, 0);
+  CHECK(measure() == NULL);
+  const double high_ms = found.costs[0].high_ms;
+  CHECK(found.costs[0].rank == 1 && found.costs[0].phase == GRAPH_FORWARD && high_ms > 0.09 * found.step_ms);
+  made.data.config.slow_ms = high_ms / 0.82;
+  CHECK(outcome_of(&v) == OUTCOME_INCONCLUSIVE);
+  CHECK_TEXT_HAS(v.sentence, "nobody is named");
+  made.data.config.slow_rank = 0;
+  CHECK(outcome_of(&v) == OUTCOME_FAIL);
+  made.data.config.slow_rank = 1;
+  made.data.config.slow_ms = high_ms / 0.79;
+  CHECK(outcome_of(&v) == OUTCOME_FAIL);
+}
+
 static void the_check_wants_the_right_period(void)
 {
   struct run_config c = config_of(2, 1, 1);
@@ -706,6 +730,7 @@ int main(void)
     TEST(a_sender_that_left_waits_for_nobody),
     TEST(the_check_holds_names_and_costs_against_what_was_planted),
     TEST(a_cost_that_may_be_right_does_not_fail),
+    TEST(a_cost_that_may_be_nothing_does_not_fail),
     TEST(the_check_wants_the_right_period),
     TEST(on_a_busy_machine_nothing_fails),
     TEST(every_allocation_may_fail),

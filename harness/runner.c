@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,9 +189,15 @@ static double expected_s(const struct runner *r, int run)
   return r->plan->runs[run].estimate_s * stretch(r);
 }
 
-/* The next batch of waiting runs: the first of the list, and others with its rank count.  A run with no
- * users left is not run: whoever wanted it is judged without. */
-static int next_batch(struct runner *r, const int *runs, int n, const bool *taken, int share, int *out)
+/* A run that is expected to hang mostly waits. */
+static int cores_of(const struct runner *r, int run)
+{
+  return r->plan->runs[run].alone ? 0 : r->plan->runs[run].ranks * (int)r->plan->runs[run].config.threads;
+}
+
+/* The next batch of waiting runs: the first of the list that `room` cores are enough for, and others with its rank count.  A run
+ * with no users left is not run: whoever wanted it is judged without. */
+static int next_batch(struct runner *r, const int *runs, int n, const bool *taken, int room, int share, int *out)
 {
   const struct run *lead = NULL;
   int waiting = 0, count = 0, first = 0;
@@ -201,6 +208,7 @@ static int next_batch(struct runner *r, const int *runs, int n, const bool *take
     for (int i = 0; i < n && (pass == 0 || count < most); i++) {
       const struct run *x = &r->plan->runs[runs[i]];
       if (x->ended || taken[i] || x->users == 0 || (x->after >= 0 && !r->plan->runs[x->after].ended)) continue;
+      if (lead == NULL && cores_of(r, runs[i]) > room) continue;
       if (lead == NULL) lead = x, first = i;
       if (r->budget_s > 0 && i - first > REACH_BUDGET) break;
       if (x != lead && (x->ranks != lead->ranks || x->alone)) continue;
@@ -222,11 +230,8 @@ static bool may_start(struct runner *r, const int *runs, const int *batch, int n
   return false;
 }
 
-/* A run that is expected to hang mostly waits. */
-static int cores_of(const struct runner *r, int run)
-{
-  return r->plan->runs[run].alone ? 0 : r->plan->runs[run].ranks * (int)r->plan->runs[run].config.threads;
-}
+/* Cores for one more job.  The first may be wider than the machine; within a budget what is first in the list is next. */
+static int room_of(const struct runner *r, int busy) { return busy == 0 || r->budget_s > 0 ? INT_MAX : r->world->cores - busy; }
 
 enum err runner_all(struct runner *r, const int *runs, int n)
 {
@@ -240,12 +245,12 @@ enum err runner_all(struct runner *r, const int *runs, int n)
   for (;;) {
     while (more && jobs < JOBS_MAX) { /* of jobs that wait, too, not too many */
       int share = 1;
-      const int lead = next_batch(r, runs, n, taken, 1, batch) ? batch[0] : -1;
+      const int room = room_of(r, busy), lead = next_batch(r, runs, n, taken, room, 1, batch) ? batch[0] : -1;
       if (lead < 0) break;
       const int cores = cores_of(r, runs[lead]);
       if (busy > 0 && busy + cores > r->world->cores) break;
       if (cores > 0 && cores < r->world->cores) share = r->world->cores / cores;
-      const int count = next_batch(r, runs, n, taken, share, batch);
+      const int count = next_batch(r, runs, n, taken, room, share, batch);
       if (!may_start(r, runs, batch, count)) {
         more = false;
         break;

@@ -32,7 +32,6 @@ static __global__ void warp_kernel(warp_way way, double *out)
   const int lane = (int)threadIdx.x % warpSize;
   const float mine = (float)threadIdx.x;
   double got = -1;
-  int all[32];
   switch (way) {
   case BUTTERFLY: {
     float sum = mine;
@@ -50,13 +49,6 @@ static __global__ void warp_kernel(warp_way way, double *out)
     for (int i = 0; i < (lane < 16 ? 1 : 2); i++) got = __shfl_xor_sync(lane < 16 ? 0xffffu : 0xffff0000u, mine + (float)i, 1);
     break;
   case DOUBLES: got = __shfl_xor_sync(ALL_LANES, 1e300 + threadIdx.x * 1e290, 1); break;
-  case EXCHANGE: {
-    const int value = 7 * lane;
-    cuda_host_warp_exchange(&value, sizeof value, all);
-    got = 0;
-    for (int i = 0; i < 32; i++) got += all[i] == 7 * i;
-    break;
-  }
   }
   out[threadIdx.x] = got;
 }

@@ -17,7 +17,7 @@ cudaError_t start_number_with(struct grid_shape s, size_t shared, int *out); /* 
 cudaError_t raise_number(int bytes);
 
 /* Warp functions; one block of `n` threads writes out[thread]. */
-enum warp_way { BUTTERFLY, BROADCAST, UP, DOWN, WIDTH_8, BALLOT, ANY_ALL, HALVES, DOUBLES, EXCHANGE };
+enum warp_way { BUTTERFLY, BROADCAST, UP, DOWN, WIDTH_8, BALLOT, ANY_ALL, HALVES, DOUBLES };
 cudaError_t start_warp(enum warp_way way, int n, double *out);
 
 /* Blocks of 64 add their numbers by a tree in shared memory: out[block].  What may be left out: */

@@ -1,8 +1,6 @@
 /* host_warp.cpp - the warp functions that are no templates, each one meeting of its lanes. */
 #include "host_internal.h"
 
-enum { LANES = 32 };
-
 static void nothing(void *const[32], unsigned) {}
 void __syncwarp(unsigned mask) { cuda_host_warp(mask, NULL, nothing, "__syncwarp"); }
 
@@ -24,22 +22,4 @@ unsigned __ballot_sync(unsigned mask, int predicate)
   ballot mine = {predicate, 0};
   cuda_host_warp(mask, &mine, count_ballot, "__ballot_sync");
   return mine.votes;
-}
-
-struct exchange {
-  const void *mine;
-  size_t bytes;
-  char *all;
-};
-static void do_exchange(void *const lanes[32], unsigned)
-{
-  const exchange *first = static_cast<exchange *>(lanes[0]);
-  for (int lane = 0; lane < LANES; lane++)
-    memcpy(first->all + lane * first->bytes, static_cast<exchange *>(lanes[lane])->mine, first->bytes);
-  for (int lane = 1; lane < LANES; lane++) memcpy(static_cast<exchange *>(lanes[lane])->all, first->all, LANES * first->bytes);
-}
-void cuda_host_warp_exchange(const void *mine, size_t bytes, void *all_lanes)
-{
-  exchange e = {mine, bytes, static_cast<char *>(all_lanes)};
-  cuda_host_warp(0xffffffffu, &e, do_exchange, "cuda_host_warp_exchange");
 }

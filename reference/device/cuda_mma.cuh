@@ -2,7 +2,7 @@
  *
  * All are of a warp: its 32 lanes come together, each with its own operands.  Beside each stands its
  * twin for the host build, which gives every lane the same elements (PTX ISA, "Warp-level matrix
- * instructions") by exchanging what the lanes hold; so a wrong lane is wrong there too.  With g = lane / 4 and
+ * instructions") from what the lanes hold; so a wrong lane is wrong there too.  With g = lane / 4 and
  * t = lane % 4, the fragments of m16n8k16 are, two elements of T (bf16 or f16) a register, the lower half first:
  *
  *   a (16 x 16, rows)     a[0]: row g, columns 2t 2t+1     a[1]: row g+8     a[2], a[3]: the same, columns + 8
@@ -31,62 +31,80 @@ template <typename T> static inline float mma_element(unsigned pair, int upper)
   return (float)x;
 }
 
+typedef float mma_four __attribute__((vector_size(16))); /* neighbours in a row */
+
 struct mma_lane {
-  unsigned a[4], b[2];
+  float *d;
+  const unsigned *a, *b;
 };
 
-/* Element (row, k) of a, (k, col) of b, from the lanes that hold them. */
-template <typename T> static inline float mma_a(const struct mma_lane *lanes, int row, int k)
+/* When all lanes are here: the matrices from the registers that hold them, then each lane's sums.  The card adds the 16
+ * products with at least the precision of float, in an order of its own. */
+template <typename T> static inline void mma_act(void *const lanes[32], unsigned)
 {
-  return mma_element<T>(lanes[row % 8 * 4 + k % 8 / 2].a[row / 8 + k / 8 * 2], k % 2);
-}
-template <typename T> static inline float mma_b(const struct mma_lane *lanes, int k, int col)
-{
-  return mma_element<T>(lanes[col * 4 + k % 8 / 2].b[k / 8], k % 2);
-}
-
-/* The card adds the 16 products with at least the precision of float, in an order of its own. */
-template <typename T> static inline void mma(float d[4], const unsigned a[4], const unsigned b[2])
-{
-  struct mma_lane mine, all[32];
-  memcpy(mine.a, a, sizeof mine.a);
-  memcpy(mine.b, b, sizeof mine.b);
-  cuda_host_warp_exchange(&mine, sizeof mine, all);
-  const int lane = cuda_host_lane();
-  for (int i = 0; i < 4; i++) {
-    float sum = d[i];
-    for (int k = 0; k < 16; k++) sum += mma_a<T>(all, lane / 4 + i / 2 * 8, k) * mma_b<T>(all, k, lane % 4 * 2 + i % 2);
-    d[i] = sum;
+  float a[16][16];
+  mma_four b[16][2];
+  for (int lane = 0; lane < 32; lane++) {
+    const struct mma_lane *x = static_cast<const struct mma_lane *>(lanes[lane]);
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 8; i++) a[g + i / 2 % 2 * 8][2 * t + i / 4 * 8 + i % 2] = mma_element<T>(x->a[i / 2], i % 2);
+    for (int i = 0; i < 4; i++) b[2 * t + i / 2 * 8 + i % 2][g / 4][g % 4] = mma_element<T>(x->b[i / 2], i % 2);
+  }
+  for (int row = 0; row < 16; row++) {
+    float *d[4]; /* two columns each */
+    for (int t = 0; t < 4; t++) d[t] = static_cast<const struct mma_lane *>(lanes[row % 8 * 4 + t])->d + row / 8 * 2;
+    mma_four left = {d[0][0], d[0][1], d[1][0], d[1][1]}, right = {d[2][0], d[2][1], d[3][0], d[3][1]};
+    for (int k = 0; k < 16; k++) {
+      left += a[row][k] * b[k][0];
+      right += a[row][k] * b[k][1];
+    }
+    for (int i = 0; i < 4; i++) {
+      d[i / 2][i % 2] = left[i];
+      d[2 + i / 2][i % 2] = right[i];
+    }
   }
 }
-
-/* What the 32 row addresses hold, 8 words of 2 bytes each, as read when all lanes are here. */
-struct mma_rows {
-  uint16_t at[32][8];
-};
-static inline struct mma_rows mma_gather(const void *row)
+template <typename T> static inline void mma(float d[4], const unsigned a[4], const unsigned b[2])
 {
-  struct mma_rows rows;
-  uint16_t mine[8];
-  memcpy(mine, row, sizeof mine);
-  cuda_host_warp_exchange(mine, sizeof mine, rows.at);
-  return rows;
+  struct mma_lane mine = {d, a, b};
+  cuda_host_warp(0xffffffffu, &mine, mma_act<T>, "mma");
+}
+
+/* A lane's row of 8 elements, as it was when the lane came, and where its words go when all are here. */
+struct mma_row {
+  uint16_t at[8];
+  unsigned *r;
+};
+static inline void ldmatrix_act(void *const lanes[32], unsigned)
+{
+  for (int lane = 0; lane < 32; lane++)
+    for (int m = 0; m < 4; m++) {
+      const uint16_t *from = static_cast<const struct mma_row *>(lanes[m * 8 + lane / 4])->at + lane % 4 * 2;
+      static_cast<const struct mma_row *>(lanes[lane])->r[m] = from[0] | (unsigned)from[1] << 16;
+    }
+}
+static inline void ldmatrix_trans_act(void *const lanes[32], unsigned)
+{
+  for (int lane = 0; lane < 32; lane++)
+    for (int m = 0; m < 4; m++) {
+      const int low = m * 8 + lane % 4 * 2, column = lane / 4;
+      static_cast<const struct mma_row *>(lanes[lane])->r[m] =
+          static_cast<const struct mma_row *>(lanes[low])->at[column] | (unsigned)static_cast<const struct mma_row *>(lanes[low + 1])->at[column] << 16;
+    }
 }
 static inline void ldmatrix_x4(unsigned r[4], const void *row)
 {
-  const struct mma_rows rows = mma_gather(row);
-  const int lane = cuda_host_lane();
-  for (int i = 0; i < 4; i++) {
-    const uint16_t *from = rows.at[i * 8 + lane / 4] + lane % 4 * 2;
-    r[i] = from[0] | (unsigned)from[1] << 16;
-  }
+  struct mma_row mine;
+  memcpy(mine.at, row, sizeof mine.at);
+  mine.r = r;
+  cuda_host_warp(0xffffffffu, &mine, ldmatrix_act, "ldmatrix");
 }
 static inline void ldmatrix_x4_trans(unsigned r[4], const void *row)
 {
-  const struct mma_rows rows = mma_gather(row);
-  const int lane = cuda_host_lane();
-  for (int i = 0; i < 4; i++)
-    r[i] = rows.at[i * 8 + lane % 4 * 2][lane / 4] | (unsigned)rows.at[i * 8 + lane % 4 * 2 + 1][lane / 4] << 16;
+  struct mma_row mine;
+  memcpy(mine.at, row, sizeof mine.at);
+  mine.r = r;
+  cuda_host_warp(0xffffffffu, &mine, ldmatrix_trans_act, "ldmatrix.trans");
 }
 
 static inline void cp_async_16(void *shared, const void *global, int bytes_valid)

@@ -23,11 +23,10 @@ static inline unsigned short cuda_host_half_bits(float x)
 }
 static inline float cuda_host_half_value(unsigned short bits)
 {
-  const uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = bits >> 10 & 31u, fraction = bits & 0x3ffu;
-  if (exponent == 31) return cuda_host_bits<float>(sign | 0x7f800000u | fraction << 13);
-  if (exponent != 0) return cuda_host_bits<float>(sign | (exponent + 112u) << 23 | fraction << 13);
-  const float size = (float)fraction * 0x1p-24f;
-  return sign ? -size : size;
+  /* Its bits as those of a float are 2^-112 times the value, subnormal ones too; without a branch: products wait for it. */
+  const uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, size = (uint32_t)(bits & 0x7fffu) << 13;
+  const uint32_t value = cuda_host_bits<uint32_t>(cuda_host_bits<float>(size) * 0x1p112f);
+  return cuda_host_bits<float>(sign | (size < 0x0f800000u ? value : size | 0x7f800000u));
 }
 
 struct __half {

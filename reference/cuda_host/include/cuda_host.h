@@ -77,8 +77,6 @@ void *cuda_host_shared_dynamic(void);
  * has come, act(lanes, mask) runs once, lanes[i] being lane i's `mine`; then all go on.  Every
  * warp function is built on this, mma and ldmatrix too. */
 void cuda_host_warp(unsigned mask, void *mine, void (*act)(void *const lanes[32], unsigned mask), const char *what);
-/* The same for a whole warp that wants to see what all have: all_lanes receives 32 * bytes. */
-void cuda_host_warp_exchange(const void *mine, size_t bytes, void *all_lanes);
 int cuda_host_lane(void);
 
 /* cp.async of this thread: the copy happens no earlier than the wait.  `valid` bytes are copied,

@@ -2,7 +2,7 @@
  *
  * The trainer does what the seed of each run file says: 1 trains, 2 crashes, 3 says that
  * this machine is unfit, 4 hangs, 5 sends the harness an interrupt and hangs, 6 fills its records with rubbish,
- * 8 removes the results, 9 trains, and some time after fails in its teardown.
+ * 7 trains slowly, 8 removes the results, 9 trains, and some time after fails in its teardown.
  */
 #include "testing/check.h"
 
@@ -35,6 +35,7 @@ static const char trainer[] =
   "  3) exit 3;;\n"
   "  4) sleep 1000;;\n"
   "  5) kill -INT $(cat $ROOT/pid); sleep 1000;;\n"
+  "  7) sleep 0.7;;\n"
   "  8) rm -rf $(dirname $(dirname $dir)); exit 0;;\n"
   "  6) echo 'no json' >$dir/rank0.jsonl; echo '{}' >>$dir/rank0.jsonl; exit 0;;\n"
   "  esac\n"
@@ -96,6 +97,19 @@ static int launches(const char *name)
   return n;
 }
 
+/* Place among all launches of that run; -1: it was not launched. */
+static int launched_at(const char *name)
+{
+  char path[128], line[256];
+  int at = -1, n = 0;
+  snprintf(path, sizeof path, "%s/launched", root);
+  FILE *f = fopen(path, "r");
+  for (; f && fgets(line, sizeof line, f); n++)
+    if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == '\n') at = n;
+  if (f) fclose(f);
+  return at;
+}
+
 #define SUITE(name, cases) put(name, "question: x\nkind: conformance\nevery_case: {model: tiny, steps: 2, quick: true, seconds: 1}\ncases:\n" cases, 0644)
 
 static void all_good_is_a_pass(void)
@@ -107,6 +121,20 @@ static void all_good_is_a_pass(void)
   CHECK(shardmark("run %s/good.yaml --out %s/good") == 2); /* never overwritten */
   CHECK_TEXT_HAS(said, "holds results already");
   CHECK(shardmark("report %s/good") == 0);
+}
+
+/* Behind one that needs all cores and waits, what one core is enough for is started. */
+static void cores_do_not_wait_for_a_wide_job(void)
+{
+  const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  char suite[512];
+  if (cores < 2) return;
+  snprintf(suite, sizeof suite,
+           "question: x\nkind: conformance\nevery_case: {model: tiny, steps: 2, quick: true, seconds: 9}\ncases:\n"
+           "  slow: {seed: 7}\n  broad: {dp: %d, global_batch: %d}\n  small: {}\n", cores, cores);
+  put("fill.yaml", suite, 0644);
+  CHECK(shardmark("run %s/fill.yaml --out %s/fill") == 0);
+  CHECK(launched_at("slow") < launched_at("small") && launched_at("small") < launched_at("broad"));
 }
 
 static void a_crash_fails_its_case_and_no_other(void)
@@ -335,6 +363,7 @@ int main(void)
 {
   static const struct test tests[] = {
     TEST(all_good_is_a_pass),
+    TEST(cores_do_not_wait_for_a_wide_job),
     TEST(a_crash_fails_its_case_and_no_other),
     TEST(a_failed_teardown_fails_the_last_case_of_its_job),
     TEST(a_hang_fails_its_case_in_bounded_time),

@@ -12,6 +12,8 @@ enum err proof_add(struct plan *p, const struct suite *s, const struct suite_cas
                    const char *name, int *out);
 /* True if it was judged and passed.  Otherwise why: "its conformance case NAME is FAIL". */
 bool proof_holds(const struct trial *proof, char *why, size_t bytes);
+/* Why the times of such a run in this build are nobody's, those of passes that sleep, too; NULL: they are a device's. */
+const char *proof_no_time(const struct run_config *c);
 /* Why a run of this configuration shows no speed wherever it runs; NULL: it does. */
 const char *proof_no_speed(const struct run_config *c);
 

@@ -135,8 +135,9 @@ static void check_training(const struct plan *p, struct trial *t)
 void timed_settle(const struct plan *p, struct trial *t)
 {
   char sentence[sizeof t->sentence];
+  const char *no_time = t->run < 0 ? NULL : proof_no_time(&p->runs[t->run].config);
   if (suite_shows_speed(t->suite->kind)) check_training(p, t);
-  if (t->outcome != OUTCOME_FAIL || timing_quiet(t->elsewhere)) return;
+  if (t->outcome != OUTCOME_FAIL || (no_time == NULL && timing_quiet(t->elsewhere))) return;
   if (strcmp(t->reason, "timed run") == 0) return;
   for (int i = 0; i < t->n_verdicts; i++) { /* a bubble without a value is wrong in its passes, not in its time */
     const struct verdict *v = &t->verdicts[i];
@@ -146,7 +147,8 @@ void timed_settle(const struct plan *p, struct trial *t)
     if (v->outcome == OUTCOME_FAIL && (!of_time || isnan(v->value))) return;
   }
   t->outcome = OUTCOME_INCONCLUSIVE;
-  snprintf(sentence, sizeof sentence, "others used %.1f cores when it began: %.500s", t->elsewhere, t->sentence);
+  if (no_time) snprintf(sentence, sizeof sentence, "%s: %.500s", no_time, t->sentence);
+  else snprintf(sentence, sizeof sentence, "others used %.1f cores when it began: %.500s", t->elsewhere, t->sentence);
   memcpy(t->sentence, sentence, sizeof sentence);
 }
 

@@ -86,28 +86,29 @@ static bool verdict_is(const char *dir, const char *name, const char *want)
   return strcmp(got, want) == 0;
 }
 
-static int launches(const char *name)
+/* How often it was launched; *last: its place among all launches, -1: none. */
+static int launches_of(const char *name, int *last)
 {
   char path[128], line[256];
   int n = 0;
+  *last = -1;
   snprintf(path, sizeof path, "%s/launched", root);
   FILE *f = fopen(path, "r");
-  while (f && fgets(line, sizeof line, f)) n += strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == '\n';
+  for (int i = 0; f && fgets(line, sizeof line, f); i++)
+    if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == '\n') n++, *last = i;
   if (f) fclose(f);
   return n;
 }
-
-/* Place among all launches of that run; -1: it was not launched. */
+static int launches(const char *name)
+{
+  int unused;
+  return launches_of(name, &unused);
+}
 static int launched_at(const char *name)
 {
-  char path[128], line[256];
-  int at = -1, n = 0;
-  snprintf(path, sizeof path, "%s/launched", root);
-  FILE *f = fopen(path, "r");
-  for (; f && fgets(line, sizeof line, f); n++)
-    if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == '\n') at = n;
-  if (f) fclose(f);
-  return at;
+  int last;
+  launches_of(name, &last);
+  return last;
 }
 
 #define SUITE(name, cases) put(name, "question: x\nkind: conformance\nevery_case: {model: tiny, steps: 2, quick: true, seconds: 1}\ncases:\n" cases, 0644)

@@ -135,7 +135,8 @@ static void cores_do_not_wait_for_a_wide_job(void)
            "  slow: {seed: 7}\n  broad: {dp: %d, global_batch: %d}\n  small: {}\n", cores, cores);
   put("fill.yaml", suite, 0644);
   CHECK(shardmark("run %s/fill.yaml --out %s/fill") == 0);
-  CHECK(launched_at("slow") < launched_at("small") && launched_at("small") < launched_at("broad"));
+  CHECK(launched_at("slow") >= 0 && launched_at("small") >= 0); /* of these two either may be the first to say so */
+  CHECK(launched_at("slow") < launched_at("broad") && launched_at("small") < launched_at("broad"));
 }
 
 static void a_crash_fails_its_case_and_no_other(void)

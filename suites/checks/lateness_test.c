@@ -594,18 +594,24 @@ static void the_check_holds_names_and_costs_against_what_was_planted(void)
   CHECK_TEXT_HAS(v.sentence, "nobody is to blame");
 }
 
-/* With work that varies the interval is wide: a cost that may be right is no failure. */
-static void a_cost_that_may_be_right_does_not_fail(void)
+/* Real compute that varies, and rank 1's forward slower by so much a step, as was asked. */
+static void make_restless(double slow_ms)
 {
   struct run_config c = config_of(2, 1, 1);
-  const struct more slow = {.rank = 1, .forward = 15};
-  struct verdict v;
+  const struct more slow = {.rank = 1, .forward = slow_ms};
   c.steps = 19;
   c.slow_rank = 1;
   c.slow_phase = SLOW_FORWARD;
+  c.slow_ms = slow_ms;
   c.compute = COMPUTE_REAL;
-  c.slow_ms = 15;
   make_steps(&made, &c, two_restless_replicas, &slow, 0);
+}
+
+/* With work that varies the interval is wide: a cost that may be right is no failure. */
+static void a_cost_that_may_be_right_does_not_fail(void)
+{
+  struct verdict v;
+  make_restless(15);
   measure();
   const struct lateness_cost *who = cost_of(1, GRAPH_FORWARD);
   const double cost_ms = who->cost_ms, high_ms = who->high_ms, low_ms = who->low_ms;
@@ -623,14 +629,8 @@ static void a_cost_that_may_be_right_does_not_fail(void)
 /* Nor one that could be nothing: its rank is not named, and the planted cost lies in its interval. */
 static void a_cost_that_may_be_nothing_does_not_fail(void)
 {
-  struct run_config c = config_of(2, 1, 1);
-  const struct more slow = {.rank = 1, .forward = 5};
   struct verdict v;
-  c.steps = 19;
-  c.slow_rank = 1;
-  c.slow_phase = SLOW_FORWARD;
-  c.compute = COMPUTE_REAL;
-  make_steps(&made, &c, two_restless_replicas, &slow, 0);
+  make_restless(5);
   CHECK(measure() == NULL);
   const double high_ms = found.costs[0].high_ms;
   CHECK(found.costs[0].rank == 1 && found.costs[0].phase == GRAPH_FORWARD && high_ms > 0.09 * found.step_ms);
